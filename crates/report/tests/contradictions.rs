@@ -216,7 +216,7 @@ impl Counts {
 
     /// Sentences that have both figures and how many times one the other is.
     fn sentences(&mut self, text: &str) {
-        let both = |line: &&str| line.contains(" times (") && (line.contains(" -> ") || line.contains(" → "));
+        let both = |line: &&str| line.contains(" times ") && (line.contains(" -> ") || line.contains(" → "));
         for line in text.lines().filter(both) {
             assert!(line.contains("within blocks"), "{line}");
             self.rows += 1;

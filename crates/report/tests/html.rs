@@ -85,7 +85,7 @@ fn the_page_is_well_formed_and_holds_the_figures() {
         "above-l3: timer on CPU 1 took 2.31 ms, above the limit of 2 ms",
         "<td class=\"number over\">2.31 ms</td>",
         "Does l3 raise timer p99.9? Yes: timer p99.9 9.10 us",
-        "l3 against idle: timer p99 worse, 4.10 → 6.30 us; within blocks 1.54 times (1.43 to 1.66) (p = 0.03)",
+        "l3 against idle: timer p99 worse, 4.10 → 6.30 us; 1.54 times within blocks (1.43 to 1.66) (p = 0.03)",
         "141.2 GB/s",
         "gap of 50.0 ms at the end of a period of 1 s",
         "Local timer interrupts",

@@ -63,14 +63,14 @@ fn pair(comparison: &Comparison) -> String {
     format!("{} against {}", comparison.cell, comparison.baseline)
 }
 
-/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us, 2.16 times (2.01 to 2.30) (p = 0.003)`.
+/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us; 2.16 times within blocks (2.01 to 2.30) (p = 0.003)`.
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
     let Reading { word, .. } = Reading::of(*outcome);
     let ends = (comparison.ratio_low, comparison.ratio_high);
     let ratio = comparison
         .ratio
-        .map(|ratio| format!("; within blocks {} times ({})", times(ratio), between(ends, times)));
+        .map(|ratio| format!("; {} times within blocks ({})", times(ratio), between(ends, times)));
     let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
     format!(

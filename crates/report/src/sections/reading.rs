@@ -14,6 +14,6 @@ const TEXTS: [&str; 2] = [
 ];
 
 pub(super) fn of_run(_: &RunResult) -> Vec<Section> {
-    let section = Section::new("reading", "How to read it").depth(Depth::Detail);
+    let section = Section::new("reading", "How to read this report").depth(Depth::Detail);
     vec![section.with_all(TEXTS.map(|text| Block::Text(text.into(), Tone::Plain)))]
 }
