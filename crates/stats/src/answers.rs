@@ -161,9 +161,10 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     let is_shown = outcome == AnswerOutcome::CannotTell && is_shown_by_cause(&causes, expected);
     let sentence = match changes(&causes) {
         Some(changes) if is_shown => {
-            format!("By cause, yes: it {changes}. As a whole: {}", sentence.replacen("Cannot", "cannot", 1))
+            let whole = sentence.replacen("Cannot", "cannot", 1);
+            format!("By cause, yes: {} {changes}. As a whole: {whole}", cell.name)
         }
-        Some(changes) => format!("{sentence} By cause it {changes}."),
+        Some(changes) => format!("{sentence} By cause, {} {changes}.", cell.name),
         None => format!("{sentence}{}", unchanged(&causes, round_ns)),
     };
     causes.retain(CauseDifference::is_change);
@@ -196,7 +197,7 @@ fn is_shown_by_cause(causes: &[CauseDifference], expected: Expected) -> bool {
 fn changes(causes: &[CauseDifference]) -> Option<String> {
     let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
     let changed: Vec<String> = causes.iter().filter(|it| it.is_change()).map(one).collect();
-    (!changed.is_empty()).then(|| changed.join("; it "))
+    (!changed.is_empty()).then(|| changed.join(" and "))
 }
 
 /// Says that no cause changes, or how many more repeats would decide about the cause that is nearest to a claim.
