@@ -65,7 +65,7 @@ kinds! {
         "the message names neither the CPU nor the task, and the kernel prints it only once";
         "look for what held up the CPU: disabled interrupts, an SMI, or a host that did not run the virtual CPU. `whylate run --trace` on that machine shows which";
     Info "dl_server_off", THROTTLED, "kernel/sched/debug.c", ["server disabled in CPU {cpu}, system may crash", "server disabled on CPU {cpu}, system may crash"];
-        "the fair server was switched off on that CPU: ordinary tasks no longer get 50 ms of each second when real-time tasks use all of it";
+        "the fair server was switched off on the CPU in the message: ordinary tasks no longer get 50 ms of each second when real-time tasks use all of it";
         "the message names the CPU whose fair server was switched off";
         "an isolated CPU whose real-time loop never sleeps needs this; on housekeeping CPUs, write the runtime back to /sys/kernel/debug/sched/fair_server/cpuN/runtime";
     Serious "xenomai_watchdog", THREAD, "kernel/cobalt/sched.c, kernel/evl/sched", ["watchdog triggered on CPU #{cpu} -- runaway thread '{task}' signaled"];
@@ -73,7 +73,7 @@ kinds! {
         "the message names the thread that did not sleep, and its CPU";
         "look for a loop without a sleep in the thread that the message names";
     Serious "sched_unexpected", NONE, "kernel/sched/core.c", ["BUG: scheduling while atomic: {task}/{pid}/"];
-        "a thread slept while preemption or interrupts were disabled: this is a bug in the kernel or a driver, and latencies on that CPU cannot be relied on";
+        "a thread slept while preemption or interrupts were disabled: this is a bug in the kernel or a driver, and latencies on the CPU of this thread cannot be relied on";
         "the message names the thread that slept; the call trace after the message shows the driver";
         "update or unload the driver in the call trace, and report the bug with the trace";
     Serious "sleeping_in_atomic", NONE, "kernel/sched/core.c", ["BUG: sleeping function called from invalid context at {function}", "[ BUG: Invalid wait context ]", "BUG: Invalid wait context"];
@@ -91,7 +91,7 @@ kinds! {
     Serious "hard_lockup", IRQS_OFF, "kernel/watchdog.c", ["Watchdog detected hard LOCKUP on cpu {cpu}", "Watchdog detected LOCKUP on CPU{cpu}"];
         "interrupts were disabled on a CPU for about 10 s or longer (watchdog_thresh)";
         "the message names the CPU whose timer interrupt did not come";
-        "read the call trace after the message: the function there disabled interrupts or spins on a lock. Firmware and a stopped virtual CPU look the same";
+        "read the call trace after the message: the function in the trace disabled interrupts or spins on a lock. Firmware and a stopped virtual CPU look the same";
     Serious "spinlock_lockup", Some(CauseKind::Lock), "kernel/locking/spinlock_debug.c", ["BUG: spinlock lockup suspected on CPU#{cpu}, {task}/{pid}", "BUG: spinlock lockup on CPU#{cpu}, {task}/{pid}"];
         "a CPU spun on a lock for a second or longer";
         "the message names the CPU and the thread that waited; `.owner` in the next line is the thread that holds the lock";
@@ -341,7 +341,7 @@ kinds! {
         "the message names the device";
         "raise `swiotlb=`, or use a device or an IOMMU that reaches all memory";
     Advice "page_allocation_failure", Some(CauseKind::PageFault), "mm/page_alloc.c", ["{task} page allocation failure: order:{count}", "page allocation failure"];
-        "no free memory of that order was available at once. Other tasks then wait for reclaim and compaction, which take milliseconds or longer";
+        "no free memory of the requested order was available at once. Other tasks then wait for reclaim and compaction, which take milliseconds or longer";
         "the message names the thread that asked for memory, not the one that used it up";
         "raise `vm.min_free_kbytes`; lock the memory of real-time tasks (mlockall) and allocate before they start";
     Advice "allocation_stall", Some(CauseKind::PageFault), "mm/page_alloc.c", ["page allocation stalls for {ms}ms, order:{count}"];

@@ -216,7 +216,8 @@ impl Counts {
 
     /// Sentences that have both figures and how many times one the other is.
     fn sentences(&mut self, text: &str) {
-        let has_ratio = |line: &str| [" times (", " times within blocks ("].iter().any(|it| line.contains(it));
+        let has_ratio =
+            |line: &str| [" times (", " times within blocks ("].iter().any(|it| line.contains(it));
         let both = |line: &&str| has_ratio(line) && (line.contains(" -> ") || line.contains(" → "));
         for line in text.lines().filter(both) {
             assert!(line.contains("within blocks"), "{line}");
