@@ -163,7 +163,7 @@ pub struct ClockFacts {
     pub source: Option<String>,
     /// The available clock sources.
     pub available: Vec<String>,
-    /// Whether the time-stamp counter runs at a constant rate in every state (x86 `constant_tsc nonstop_tsc`;
+    /// Whether the time-stamp counter runs at a constant rate in every power state (x86 `constant_tsc nonstop_tsc`;
     /// always so on arm64).
     pub counter_invariant: bool,
 }

@@ -53,7 +53,7 @@ fn observe(root: &HostRoot, facts: &Facts, elapsed: Duration) -> Result<Observed
     let timers = tick::read(root)?;
     let mut warnings = Vec::new();
     if !threads.kernel_visible() {
-        let hidden = "kernel threads are not visible here: only what this process may see is counted";
+        let hidden = "kernel threads are not visible to this process: only the visible threads are counted";
         let fix = "run whylate outside the container, as root (or mount /proc without hidepid)";
         warnings.push(Warning::with_fix(WarningCode::ThreadsHidden, hidden, fix));
     }

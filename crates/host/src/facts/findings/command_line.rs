@@ -12,7 +12,7 @@ use whylate_core::result::Finding;
 /// Options of real-time guides that no kernel has, and what is meant. Mainline and the RT patches, 4.4 to 6.18.
 const WRONG: [(&str, &str); 14] = [
     ("rcu_nohz", "rcu_nocbs=LIST"),
-    ("kthread_cpus", "isolcpus=domain,LIST or a cpuset: only vendors' kernels have it"),
+    ("kthread_cpus", "isolcpus=domain,LIST"),
     ("isolcpu", "isolcpus=LIST"),
     ("isol_cpus", "isolcpus=LIST"),
     ("nohz_cpus", "nohz_full=LIST"),
@@ -219,7 +219,7 @@ pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     for Gap(_, is, path, _) in &gaps {
         finding = finding.seen(*path, is.clone());
     }
-    finding.boot("correct the option, or boot a kernel that was built with its CONFIG").into()
+    finding.boot("correct the option, or boot a kernel with the CONFIG option that it needs").into()
 }
 
 const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
@@ -272,15 +272,15 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
                     asked,
                     format!("interrupts may also use {}", named(&more)),
                     DEFAULT_AFFINITY,
-                    "changed since the boot",
+                    "this was changed after boot",
                 )
             })
         }
         "nosmt" => text("/sys/devices/system/cpu/smt/active", &|is| is == "0", ""),
         "nmi_watchdog" if value == "0" => {
-            text("/proc/sys/kernel/nmi_watchdog", &|is| is == "0", "changed since the boot")
+            text("/proc/sys/kernel/nmi_watchdog", &|is| is == "0", "this was changed after boot")
         }
-        "nowatchdog" => text("/proc/sys/kernel/watchdog", &|is| is == "0", "changed since the boot"),
+        "nowatchdog" => text("/proc/sys/kernel/watchdog", &|is| is == "0", "this was changed after boot"),
         "clocksource" => text(
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
             &|is| is == value,
@@ -289,7 +289,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
         "transparent_hugepage" => text(
             "/sys/kernel/mm/transparent_hugepage/enabled",
             &|is| is.contains(&format!("[{value}]")),
-            "changed since the boot",
+            "this was changed after boot",
         ),
         "idle" if value == "poll" => {
             text("/sys/devices/system/cpu/cpuidle/current_driver", &|is| is == "none", "")
@@ -313,7 +313,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
             let on = all.iter().find(|(_, state)| state.starts_with("Mitigation"))?;
             Some(Gap(
                 asked,
-                format!("{} has `{}`", on.0, on.1),
+                format!("the kernel reports `{}: {}`", on.0, on.1),
                 "/sys/devices/system/cpu/vulnerabilities",
                 "",
             ))
@@ -351,7 +351,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         && *isolated != full
     {
         found.push(format!(
-            "`isolcpus` isolates {} and `nohz_full` {}: CPUs in only one of the lists are half isolated",
+            "`isolcpus` lists {} and `nohz_full` lists {}: CPUs in only one of the lists are not fully isolated",
             named(isolated),
             named(&full)
         ));
@@ -360,16 +360,20 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         let extra = offloaded.difference(&full);
         let missing = full.difference(&offloaded);
         if !missing.is_empty() && !extra.is_empty() {
-            found.push(format!("`rcu_nocbs` names {} and `nohz_full` {}", named(&offloaded), named(&full)));
+            found.push(format!(
+                "`rcu_nocbs` lists {} and `nohz_full` lists {}",
+                named(&offloaded),
+                named(&full)
+            ));
         }
     }
     if let Some(value) = last("isolcpus").filter(|value| !value.contains("managed_irq"))
         && isolated.as_ref().is_some_and(|isolated| !isolated.is_empty())
     {
-        found.push(format!("`isolcpus={value}` without `managed_irq`: queue interrupts (NVMe, network) still come to these CPUs"));
+        found.push(format!("`isolcpus={value}` lacks `managed_irq`: interrupts of device queues (NVMe, network) still reach these CPUs"));
     }
     if last("nohz") == Some("off") && last("nohz_full").is_some() {
-        found.push("`nohz=off` and `nohz_full`: the tick never stops".to_owned());
+        found.push("`nohz=off` makes `nohz_full` ineffective: the tick never stops".to_owned());
     }
     for (index, (name, value)) in all.iter().enumerate() {
         let later = all[index + 1..].iter().find(|(of, other)| of == name && other != value);
@@ -387,7 +391,7 @@ pub(super) fn contradictions(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .effect("the CPUs are less isolated than intended")
         .seen("/proc/cmdline", line.clone());
     let fix = right.unwrap_or_else(|| {
-        "name the same CPUs in isolcpus=managed_irq,domain,…, nohz_full and rcu_nocbs, once each".to_owned()
+        "give isolcpus=managed_irq,domain,LIST, nohz_full=LIST and rcu_nocbs=LIST once each, with the same list".to_owned()
     });
     Some(inquiry.boot(finding, fix))
 }
@@ -431,11 +435,11 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     code.advice(format!("programs poll the CPUs: {}", found.join(", ")))
         .effect(
-            "each read of /dev/cpu/N/msr (power, temperature) interrupts that CPU, isolated or not; the program reads all CPUs \
-             at once, often every 10 s",
+            "each read of /dev/cpu/N/msr (power, temperature) interrupts CPU N, even if that CPU is isolated; such programs \
+             often read all CPUs every 10 s",
         )
         .seen("/proc/PID/comm", found.join(", "))
-        .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or lengthen its interval")
+        .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or make it poll less often")
         .into()
 }
 
@@ -447,7 +451,7 @@ pub(super) fn firmware_calls(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     if !is_on {
         return None;
     }
-    code.info("EFI runtime services are on: variables and the clock are read through the firmware")
+    code.info("EFI runtime services are on: the kernel reads EFI variables and the clock through the firmware")
         .effect("a firmware call runs with preemption disabled; on many boards it raises an SMI that stops all CPUs for milliseconds")
         .seen(PATH, "there")
         .boot("boot with `efi=noruntime` (the default of PREEMPT_RT)")
@@ -467,7 +471,7 @@ pub(super) fn pressure(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
         ""
     };
     code.info(format!("pressure stall information (PSI) is on{polled}"))
-        .effect("each context switch and wake-up is accounted, for each control group too; a kworker computes averages every 2 s on busy CPUs")
+        .effect("PSI adds work to each context switch and wake-up, also for each control group; on busy CPUs a kworker computes averages every 2 s")
         .seen(PATH, line)
         .boot("if no program reads PSI (systemd-oomd does): boot with `psi=0`")
         .into()
@@ -484,7 +488,7 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; nohz_full CPUs are exempt, isolated CPUs only in newer kernels")
+        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs of `nohz_full` are exempt, and in newer kernels also isolated CPUs")
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))

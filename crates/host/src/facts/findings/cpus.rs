@@ -31,8 +31,11 @@ pub(super) fn isolation(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         let finding = code.serious(text).effect(effect).seen(seen, isolated);
         return Some(Finding { treatment: None, ..finding });
     }
-    let fewer =
-        if left.is_empty() { "name fewer target CPUs, so that at least one CPU is left, then " } else { "" };
+    let fewer = if left.is_empty() {
+        "name fewer target CPUs, to leave at least one CPU for other tasks, then "
+    } else {
+        ""
+    };
     let example = if left.is_empty() { "LIST".to_owned() } else { open.to_string() };
     code.serious(text)
         .effect(effect)
@@ -111,7 +114,9 @@ pub(super) fn siblings(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
             verb(&shared, "shares", "share"),
             named(&siblings)
         ))
-        .effect("what runs on the sibling takes execution units and cache from the measured task")
+        .effect(
+            "tasks on the sibling use the same execution units and caches, and slow the measured task down",
+        )
         .seen(seen, shared.union(&siblings).to_string());
     let finding = if unmeasured.is_empty() {
         finding.now("measure one CPU of each core and switch its sibling off")

@@ -27,12 +27,12 @@ pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             managed.join(", ")
         ))
         .effect(format!(
-            "with some drivers, such a power change has delayed real-time tasks by about {}",
+            "with some drivers, powering a device up or down has delayed real-time tasks by about {}",
             Nanos::from_millis(1)
         ))
         .seen(PATH, "auto")
         .now(format!("echo on | sudo tee {PATH}"));
-    let rule = "a udev rule: `ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{class}==\"0x030*\", ATTR{power/control}=\"on\"`";
+    let rule = "add a udev rule: `ACTION==\"add\", SUBSYSTEM==\"pci\", ATTR{class}==\"0x030*\", ATTR{power/control}=\"on\"`";
     Some(inquiry.boot(finding, rule))
 }
 
@@ -53,7 +53,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         let is_busy = gpu.usage.busy_percent.is_some_and(|busy| busy > 0);
         let mut parts = Vec::new();
         parts.extend(
-            (!lines.is_empty()).then(|| format!("interrupts the target CPUs by line {}", listed(&lines))),
+            (!lines.is_empty()).then(|| format!("interrupts the target CPUs (line {})", listed(&lines))),
         );
         parts.extend((!processes.is_empty()).then(|| format!("is open in {}", listed(&processes))));
         parts.extend(gpu.usage.busy_percent.filter(|_| is_busy).map(|busy| format!("is {busy} % busy")));
@@ -69,7 +69,9 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let finding = code.info(found.join("; "));
     Some(
         finding
-            .effect("the device's interrupts and driver threads preempt the task, or share the CPU with it")
+            .effect(
+                "the device's interrupts and driver threads preempt the task or compete with it for the CPU",
+            )
             .seen(path, seen),
     )
 }
@@ -102,7 +104,7 @@ pub(super) fn frequency(inquiry: &Inquiry, code: FindingCode) -> Option<Finding>
         return code.well("the clocks of graphics devices are fixed", path.clone(), value.clone());
     }
     code.info(format!("the clock of {name} follows its load ({value})"))
-        .effect("the driver and the firmware change the clock, partly with interrupts disabled")
+        .effect("the driver and the firmware change the clock, sometimes with interrupts disabled")
         .seen(path.clone(), value.clone())
         .now(
             "set a fixed clock: i915 gt_min_freq_mhz = gt_max_freq_mhz; amdgpu power_dpm_force_performance_level = high",
@@ -145,14 +147,14 @@ pub(super) fn driver_options(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         finding.seen(path.clone(), value.clone())
     };
     if on.is_empty() {
-        let fine = code.fine("the power saving of the graphics drivers themselves is off");
+        let fine = code.fine("the graphics drivers' own power saving is off");
         return (!all.is_empty()).then(|| all.iter().fold(fine, see));
     }
     let names: Vec<&str> = on.iter().map(|(_, _, what)| *what).collect();
     let finding = code
-        .info(format!("graphics drivers may save power by themselves ({})", names.join(", ")))
+        .info(format!("the graphics drivers' own power saving is on ({})", names.join(", ")))
         .effect("the driver and the firmware enter and leave power states at unpredictable moments")
-        .now("write 0 to the parameters that are writable while the driver runs")
+        .now("write 0 to each of these parameters that can be changed while the driver is loaded")
         .boot(
             "boot with `i915.enable_dc=0 i915.enable_fbc=0 i915.enable_psr=0`, `amdgpu.runpm=0 amdgpu.aspm=0 \
              amdgpu.bapm=0`, or `nvidia.NVreg_DynamicPowerManagement=0x00`",

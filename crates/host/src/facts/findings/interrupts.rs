@@ -41,7 +41,7 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             named(inquiry.targets),
             names(&lines)
         ))
-        .effect("the handler, its softirqs and often its thread preempt the task, or share its CPU")
+        .effect("the interrupt handler, its softirqs and often its thread preempt the task or compete with it for the CPU")
         .seen(seen, names(&lines));
     Some(if others.is_empty() {
         Finding { treatment: None, ..finding }
@@ -55,13 +55,13 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
 pub(super) fn managed(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let lines = lines(inquiry, false)?;
     if lines.is_empty() {
-        return Some(code.fine("no managed or per-CPU interrupt line is sent to the target CPUs"));
+        return Some(code.fine("no managed or per-CPU interrupt goes to the target CPUs"));
     }
     let online = &inquiry.facts.cpu_sets.online;
     let already = inquiry.facts.kernel.command_line.contains("managed_irq");
     let finding = code
-        .info(format!("interrupt lines that cannot be moved are sent to {}: {}", named(inquiry.targets), names(&lines)))
-        .effect("such an interrupt goes to the CPU that made the request: a target CPU is interrupted when a task on it uses the device")
+        .info(format!("interrupts that cannot be moved go to {}: {}", named(inquiry.targets), names(&lines)))
+        .effect("a managed interrupt goes to the CPU that made the request, so a target CPU is interrupted when one of its tasks uses the device")
         .seen("/proc/irq/N/effective_affinity_list", names(&lines));
     Some(if already || online.len() == 1 {
         finding
@@ -80,7 +80,7 @@ pub(super) fn later(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
         .advice(format!("interrupts that are set up later may reach {}", named(&open)))
-        .effect("loading a driver, or a network link that comes up, adds interrupts")
+        .effect("new interrupts appear when a driver is loaded or a network link comes up")
         .seen(PATH, mask.to_string());
     Some(if others.is_empty() {
         finding
@@ -110,7 +110,7 @@ pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         return code.well("irqbalance moves no interrupt to the target CPUs", path, left_alone.to_string());
     }
     code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
-        .effect("irqbalance distributes interrupts over all CPUs again every ten seconds")
+        .effect("every ten seconds, irqbalance distributes the interrupts over the CPUs again")
         .seen(path, "runs")
         .now("sudo systemctl stop irqbalance")
         .boot(format!("put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance", inquiry.targets))

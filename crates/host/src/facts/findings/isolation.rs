@@ -1,6 +1,6 @@
 //! Findings about the kernel's own work on the targets: its threads, RCU, workqueues, statistics, timers.
 
-use super::{FindingCode, Inquiry, listed, named};
+use super::{FindingCode, Inquiry, listed, named, verb};
 use crate::facts::kernel_options;
 use crate::tick;
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let bound = if bound.is_empty() {
         String::new()
     } else {
-        format!("; bound there from user space: {}", listed(&bound))
+        format!("; threads that user space bound there: {}", listed(&bound))
     };
     code.info(format!(
         "{} threads of the kernel are pinned to {}{bound}",
@@ -60,8 +60,8 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return Some(Finding {
             treatment: None,
             ..code
-                .advice(format!("RCU callbacks of {} run on those CPUs themselves", named(&own)))
-                .effect("thousands of callbacks may run one after another in a softirq, and delay the tasks on that CPU")
+                .advice(format!("{} {} own RCU callbacks", named(&own), verb(&own, "runs its", "run their")))
+                .effect("thousands of callbacks may run one after another in a softirq, and delay the tasks of the CPU")
                 .seen("/proc/cmdline", "no `rcu_nocbs=` for these CPUs")
                 .boot(format!("boot with `rcu_nocbs={own}`"))
         });
@@ -78,9 +78,9 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return code.well("RCU callbacks of the target CPUs run on other CPUs", "/proc/cmdline", seen);
     }
     code.advice(format!("threads that run RCU callbacks may use the target CPUs ({})", listed(&here)))
-        .effect("these threads compete with the task on these CPUs")
+        .effect("these threads compete with the measured task for the target CPUs")
         .seen("/proc/cmdline", seen)
-        .now("move these threads: `taskset -p` for each, or a shield")
+        .now("move these threads with `taskset -p`, or shield the target CPUs")
         .into()
 }
 
@@ -102,7 +102,7 @@ pub(super) fn workqueues(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     } else {
         finding
             .now(format!("write the mask of CPUs {left} to {PATH}"))
-            .boot(format!("boot with `workqueue.unbound_cpus={left}` (Linux 6.6)"))
+            .boot(format!("boot with `workqueue.unbound_cpus={left}` (since Linux 6.6)"))
     })
 }
 
@@ -113,13 +113,13 @@ pub(super) fn vmstat(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let quiet = inquiry.targets.difference(&inquiry.facts.cpu_sets.isolated).is_empty();
     if seconds >= 10 || quiet {
         return code.well(
-            "memory statistics (vmstat) are updated rarely, or not on isolated CPUs",
+            "memory statistics (vmstat) are updated every 10 s or less often, or the target CPUs are isolated",
             PATH,
             seconds.to_string(),
         );
     }
     code.info(format!("memory statistics (vmstat) are updated on each CPU every {seconds} s"))
-        .effect("a kworker runs on each CPU for some microseconds")
+        .effect("for each update, a kworker runs on each CPU for a few microseconds")
         .seen(PATH, seconds.to_string())
         .now("sudo sysctl -w vm.stat_interval=120")
         .boot("boot with `sysctl.vm.stat_interval=120`")
@@ -142,7 +142,9 @@ pub(super) fn timers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("no timer except the tick is armed on the target CPUs", "/proc/timer_list", "none");
     }
     code.info(format!("timers are armed on the target CPUs: {}", listed(&names)))
-        .effect("each expiry is an interrupt on that CPU; `hrtimer_wakeup` is the timer of a sleeping task")
+        .effect(
+            "each timer interrupts the CPU when it expires; `hrtimer_wakeup` is the timer of a sleeping task",
+        )
         .seen("/proc/timer_list", listed(&names))
         .into()
 }

@@ -80,7 +80,7 @@ impl<'a> LiveFiles<'a> {
         if error.kind() == ErrorKind::PermissionDenied {
             // In kernel lockdown or in a container, even root is refused.
             let fix = if rustix::process::geteuid().is_root() {
-                "run whylate outside of containers, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
+                "run whylate outside of a container, on a kernel without lockdown (`cat /sys/kernel/security/lockdown`)"
             } else {
                 "run whylate as root"
             };
@@ -90,7 +90,7 @@ impl<'a> LiveFiles<'a> {
 
     /// Notes that something could not be looked at.
     pub(super) fn note(&self, problem: &str, fix: Option<&str>) {
-        let text = format!("{problem}: this was not checked");
+        let text = format!("{problem}: findings that depend on this file are missing");
         let warning = match fix {
             Some(fix) => FindingCode::FactUnreadable.warning(text, fix),
             None => FindingCode::FactUnreadable.warning_without_fix(text),

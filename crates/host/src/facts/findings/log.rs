@@ -14,13 +14,13 @@ pub(super) fn findings(live: &LiveFiles<'_>) -> Vec<Finding> {
 }
 
 fn finding(message: &LogMessage) -> Finding {
-    let figure = message.figure_ns.map(|ns| format!(", {}", nanoseconds(ns))).unwrap_or_default();
-    let times = if message.lines > 1 { format!(", {} lines", message.lines) } else { String::new() };
-    let at = message.at_ns.map(|ns| format!(" {:.3} s after boot", ns as f64 / 1e9)).unwrap_or_default();
+    let figure = message.figure_ns.map(|ns| format!(" ({})", nanoseconds(ns))).unwrap_or_default();
+    let times = if message.lines > 1 { format!(", in {} lines", message.lines) } else { String::new() };
+    let at = message.at_ns.map(|ns| format!(", {:.3} s after boot", ns as f64 / 1e9)).unwrap_or_default();
     let severity = message.severity.max(Severity::Advice);
     let code = &message.code;
     FindingCode::KernelLog
-        .found(severity, format!("the kernel's log has {code}{at}{figure}{times}"))
+        .found(severity, format!("the kernel's log has the message {code}{figure}{times}{at}"))
         .effect(format!("{} {}", message.meaning, message.names))
         .seen("/dev/kmsg", message.text.clone())
         .now(format!("{} (`whylate explain --why {code}`)", message.fix.trim_end_matches('.')))

@@ -15,12 +15,12 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
             .effect(match ASSUMED_LAST_LEVEL {
                 Some(size) => format!(
                     "the last-level cache (`llc`) is assumed to be {size}, and loads that should exceed the cache may \
-                     not; sizes relative to another cache (`l3/2`) cannot be used"
+                     be too small; sizes relative to another cache (`l3/2`) cannot be used"
                 ),
-                None => "loads with sizes relative to a cache (`l3/2`) cannot be resolved".to_owned(),
+                None => "sizes relative to a cache (`l3/2`) cannot be used for loads".to_owned(),
             })
             .seen("/sys/devices/system/cpu/cpuN/cache", "nothing")
-            .now("give such sizes in bytes (`8MiB`); for a virtual machine, let the host pass on its cache topology")
+            .now("give the sizes of loads in bytes (`8MiB`); in a virtual machine, let the hypervisor expose the cache topology of the host")
     })
 }
 
@@ -33,8 +33,8 @@ pub(super) fn huge_pages(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let finding = code
         .advice("transparent huge pages are `always`")
         .effect(
-            "a page fault may clear a whole huge page; khugepaged moves memory of running processes, which wait \
-             meanwhile",
+            "a page fault may clear a whole huge page; khugepaged moves memory of running processes, and \
+             these processes wait",
         )
         .seen(PATH, mode)
         .now(format!("echo madvise | sudo tee {PATH}"));
@@ -74,9 +74,9 @@ pub(super) fn page_merging(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     const PATH: &str = "/sys/kernel/mm/ksm/run";
     let run = inquiry.live.as_ref()?.number(PATH)?;
     if run != 1 {
-        return code.well("equal pages are not merged", PATH, run.to_string());
+        return code.well("identical pages are not merged (KSM)", PATH, run.to_string());
     }
-    code.advice("the kernel merges equal pages (KSM)")
+    code.advice("the kernel merges identical pages (KSM)")
         .effect("the next write to a merged page is a page fault, and ksmd takes memory bandwidth")
         .seen(PATH, "1")
         .now(format!("echo 0 | sudo tee {PATH}"))
@@ -110,14 +110,14 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         (_, false) => code.fine(format!("the last-level cache is partitioned by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
         (true, true) => code
             .info(text)
-            .effect("what those CPUs read and write evicts the task's cache lines; this processor can partition the cache")
+            .effect("memory accesses of those CPUs evict the task's cache lines; this processor can partition the cache")
             .seen(PATH, if is_mounted { "no resctrl group" } else { "not mounted" })
             .now(if is_mounted { "make a resctrl group for the target CPUs" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
         (false, true) => Finding {
             treatment: None,
             ..code
                 .info(text)
-                .effect("what those CPUs read and write evicts the task's cache lines; this processor cannot partition the cache")
+                .effect("memory accesses of those CPUs evict the task's cache lines; this processor cannot partition the cache")
                 .seen("/proc/cpuinfo", "no flag `cat_l3`")
         },
     })

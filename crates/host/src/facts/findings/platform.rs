@@ -28,8 +28,9 @@ pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
 pub(super) fn container(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let Some(container) = inquiry.facts.environment.container.as_deref() else {
         let known = !inquiry.facts.kernel.version.is_empty();
-        return known
-            .then(|| code.fine("no container was found").seen("/proc/self/cgroup", "no container's group"));
+        return known.then(|| {
+            code.fine("no container was found").seen("/proc/self/cgroup", "no group of a container")
+        });
     };
     code.advice(format!("this process runs in a container ({container})"))
         .effect("the container's limits may stop tasks, and other programs on its CPUs are not visible here")
@@ -50,11 +51,16 @@ pub(super) fn steal(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return code.well("no steal time on the target CPUs since boot", "/proc/stat", seen);
     }
     let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
-    code.serious(format!("the hypervisor ran something else on {} for {most} since boot", named(&cpus)))
-        .effect("meanwhile nothing runs on that CPU, not even the kernel; each time is a spike")
-        .seen("/proc/stat", seen)
-        .now("on the host: pin the virtual CPUs to CPUs that nothing else uses")
-        .into()
+    code.serious(format!(
+        "the hypervisor took CPU time from {} since boot (steal time): at most {most} per CPU",
+        named(&cpus)
+    ))
+    .effect(
+        "during steal time nothing runs on the CPU, not even the kernel, and a task that should run is late",
+    )
+    .seen("/proc/stat", seen)
+    .now("on the host: pin the virtual CPUs to CPUs that nothing else uses")
+    .into()
 }
 
 /// cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`, of this process's group (the ones above it are not visible in a
@@ -82,8 +88,8 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(
             code.info("interrupts by the host's firmware (SMI) cannot be seen in a virtual machine")
-                .effect("gaps caused by an SMI look like those that the host causes")
-                .seen("MSR 0x34", "the virtual machine's own"),
+                .effect("a gap caused by an SMI looks the same as a gap caused by the host")
+                .seen("MSR 0x34", "counts for the virtual machine only"),
         );
     }
     let count = SmiCounter::open(live.root, cpu).and_then(|counter| counter.read());
@@ -91,7 +97,7 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
         Ok(0) => code.fine("the firmware has not interrupted this machine since reset").seen("MSR 0x34", "0"),
         Ok(count) => code
             .advice(format!("the firmware has interrupted all CPUs {count} times since reset (SMI)"))
-            .effect("all CPUs stop at once, unseen by the kernel, for tens to hundreds of microseconds")
+            .effect("each SMI stops all CPUs at once for tens to hundreds of microseconds, and the kernel does not notice")
             .seen(format!("MSR 0x34 of CPU {cpu}"), count.to_string())
             .now("check whether the number grows while you measure (`whylate measure stall`)")
             .boot("in the firmware setup, switch off what causes SMIs: USB legacy support, power capping, memory scrubbing"),
@@ -120,18 +126,22 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         "tsc" | "tsc-early" | "arch_sys_counter" | "timebase" | "riscv_clocksource" => {
             return code.well(text, CLOCK, source);
         }
-        "hpet" | "acpi_pm" => (true, "reading the clock takes a system call that reads a slow device"),
-        "jiffies" | "refined-jiffies" => (true, "the time advances only with the timer tick"),
+        "hpet" | "acpi_pm" => (
+            true,
+            "reading the clock takes a system call that reads a slow device, and latencies include this time",
+        ),
+        "jiffies" | "refined-jiffies" => {
+            (true, "the clock advances only with the timer tick, and latencies are only as exact as the tick")
+        }
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
-            "readings use the hypervisor's clock, which is slower than the counter, and take a system call unless the \
-             host states that the clock is stable",
+            "the hypervisor's clock is slower to read than the counter, and takes a system call unless the host states \
+             that the clock is stable; latencies include this time",
         ),
-        _ => (false, "reading the clock may take a system call"),
+        _ => (false, "reading the clock may take a system call, and latencies include this time"),
     };
     let finding = if is_slow { code.serious(text) } else { code.advice(text) };
-    let finding =
-        finding.effect(format!("{effect}, and that time is part of what is measured")).seen(CLOCK, source);
+    let finding = finding.effect(effect).seen(CLOCK, source);
     let counter =
         ["tsc", "arch_sys_counter"].into_iter().find(|name| clock.available.iter().any(|a| a == name));
     Some(match counter {
@@ -147,10 +157,10 @@ pub(super) fn counter(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         return None;
     }
     if inquiry.facts.clock.counter_invariant {
-        return Some(code.fine("the time-stamp counter runs at a constant rate in every state"));
+        return Some(code.fine("the time-stamp counter runs at a constant rate in every power state"));
     }
-    code.info("the time-stamp counter is not known to run at a constant rate in every state")
-        .effect("the stall probe uses the clock instead, which takes longer to read")
+    code.info("the time-stamp counter is not known to run at a constant rate in every power state")
+        .effect("the stall probe reads the kernel's clock instead, which takes longer")
         .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`")
         .into()
 }

@@ -33,7 +33,7 @@ pub(super) fn governor(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
         named(&changing),
         verb(&changing, "uses", "use"),
     ))
-    .effect("after a pause the core may run slower for a while, which lengthens latencies at low load")
+    .effect("after an idle period the core may run slower for a while, which increases latencies at low load")
     .seen(seen, governors)
     .now(format!("sudo cpupower -c {changing} frequency-set -g performance"))
     .into()
@@ -67,7 +67,7 @@ pub(super) fn idle_states(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
                 Nanos(worst)
             ),
         )
-        .effect("a wake-up from such a state is late by that time")
+        .effect("a wake-up is late by the time that the CPU needs to leave its idle state")
         .seen(seen, format!("exit latency {}", Nanos(worst)))
         .now(format!("sudo cpupower -c {sleepy} idle-set -D {}", EXIT_LATENCY_SHALLOW_NS / 1_000));
     let is_x86 = super::super::processor::is_x86(&inquiry.facts.kernel.architecture);
@@ -92,8 +92,9 @@ pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
             .collect();
         let odd = |two: &[(&str, u64)]| {
             let [(_, before), (name, ns)] = *two else { return None };
-            (ns == 0 || ns < before)
-                .then(|| format!("{name} {} behind {}", nanoseconds(ns), nanoseconds(before)))
+            (ns == 0 || ns < before).then(|| {
+                format!("{name} has {}, and a shallower state has {}", nanoseconds(ns), nanoseconds(before))
+            })
         };
         known.windows(2).find_map(odd)
     };
@@ -103,7 +104,7 @@ pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .effect("a limit such as /dev/cpu_dma_latency relies on these figures: a wake-up from idle may be late by more than the stated time")
         .seen("/sys/devices/system/cpu/cpuN/cpuidle/stateM/latency", what)
         .now(format!(
-            "run `whylate measure timer --cpus {odd}` without and with `--no-cpu-dma-latency`; if only the second run is late, `sudo cpupower -c {odd} idle-set -D 0`"
+            "run `whylate measure timer --cpu {odd}` without and with `--no-cpu-dma-latency`; if only the second run is late, run `sudo cpupower -c {odd} idle-set -D 0`"
         ))
         .into()
 }
@@ -117,7 +118,7 @@ pub(super) fn frequency_range(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     let value = format!("{} to {} MHz", min / 1_000_000, max / 1_000_000);
     let moving = targets_where(inquiry, |cpu| limits(cpu).is_some_and(|(min, max)| min < max));
     if moving.is_empty() {
-        return code.well("the target CPUs run at one frequency", seen, value);
+        return code.well("the frequency of the target CPUs is fixed", seen, value);
     }
     code.info(format!("the frequency of {} may change ({value})", named(&moving)))
         .effect("on some processors each change stops the core for a moment, and the run time of code varies")
@@ -139,8 +140,8 @@ pub(super) fn turbo(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if !is_on {
         return code.well("turbo is off: no CPU runs above its nominal frequency", path, off);
     }
-    code.info("turbo is on: CPUs run above their nominal frequency while heat and current allow")
-        .effect("the load of other cores changes the speed of this core")
+    code.info("turbo is on: CPUs run above their nominal frequency while power and temperature allow it")
+        .effect("the speed of a core depends on the load of the other cores")
         .seen(path, if off == "1" { "0" } else { "1" })
         .now(format!("echo {off} | sudo tee {path}"))
         .into()

@@ -14,7 +14,7 @@ const LOCKED_BYTES_ENOUGH: u64 = 64 << 20;
 const LIMITS: &str = "/proc/self/limits";
 
 /// limits.conf(5), setcap(8): the ways to the rights without being root.
-const FIX_RIGHTS: &str = "run it with sudo; or put `@realtime - rtprio 99` and `@realtime - memlock unlimited` into \
+const FIX_RIGHTS: &str = "run whylate with sudo; or put `@realtime - rtprio 99` and `@realtime - memlock unlimited` into \
      /etc/security/limits.d/99-realtime.conf, `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in \
      again (JACK's packages set the same limits for the group `audio`); or `sudo setcap cap_sys_nice,cap_ipc_lock+ep $(command -v \
      whylate)`";
@@ -49,25 +49,25 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
     let unlimited = facts.settings.rt_runtime_us == Some(-1);
     let period = facts.settings.rt_period_us.unwrap_or(1_000_000);
     let leave = if facts.environment.cgroup_version == Some(1) {
-        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cpu/tasks`) and start again from it"
+        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cpu/tasks`) and start whylate from this shell"
     } else {
-        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cgroup.procs`) and start again from it"
+        "move this shell to the root group (`echo $$ | sudo tee /sys/fs/cgroup/cgroup.procs`) and start whylate from this shell"
     };
     let finding = match budget {
         0 if !unlimited => code
             .serious(
-                "this kernel gives real-time time by control group (RT_GROUP_SCHED), and this process's group has none",
+                "this kernel assigns real-time runtime to control groups (RT_GROUP_SCHED), and this process's group has none",
             )
             .effect("real-time priorities are refused, even to root")
             .now(format!(
-                "{leave}; or `sudo sysctl -w kernel.sched_rt_runtime_us=-1`, which lifts the limit everywhere"
+                "{leave}; or `sudo sysctl -w kernel.sched_rt_runtime_us=-1`, which lifts the limit for all groups"
             )),
         1.. if budget < period => code
             .advice(format!(
-                "the real-time tasks of this process's control group may together use {budget} us of each of their \
-                 periods on a CPU (RT_GROUP_SCHED)"
+                "on each CPU, the real-time tasks of this process's control group may together use {budget} us of each \
+                 period (RT_GROUP_SCHED)"
             ))
-            .effect("after that time, the tasks are stopped until the next period")
+            .effect("once this time is used up, the tasks are stopped until the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };
@@ -103,7 +103,7 @@ pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     let fix = if facts.environment.container.is_some() {
         "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
     } else {
-        "run whylate as root, or give the file to your group by a udev rule"
+        "run whylate as root, or give your group write access to the file with a udev rule"
     };
     code.advice("/dev/cpu_dma_latency cannot be written")
         .effect("deep idle states cannot be avoided, and latencies include the time to leave them")

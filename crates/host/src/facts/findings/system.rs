@@ -20,7 +20,7 @@ pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     };
     let period = u64::try_from(settings.rt_period_us?).ok()?;
     let Some(lost) = period.checked_sub(runtime).filter(|&lost| lost > 0) else {
-        return code.well("real-time tasks may use whole periods", PATH, runtime.to_string());
+        return code.well("real-time tasks may use the whole of each period", PATH, runtime.to_string());
     };
     let finding = code
         .advice(format!(
@@ -49,7 +49,7 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
     }
     let finding = Finding { treatment: None, ..code.advice("while ordinary tasks wait for a CPU, the kernel's fair server takes that CPU from a real-time loop that \
          never sleeps (50 ms of each second unless changed)") };
-    let finding = finding.effect("such gaps are not latencies of the kernel").now(format!(
+    let finding = finding.effect("the gaps in the loop are not caused by slow kernel code").now(format!(
         "keep ordinary tasks away from the target CPUs (isolation), or write 0 to \
          /sys/kernel/debug/sched/fair_server/cpuN/runtime for {} while you measure",
         named(inquiry.targets)
@@ -101,7 +101,7 @@ pub(super) fn boot_options(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
             .seen("/proc/cmdline", line.clone())
             .boot(format!("boot with `isolcpus=managed_irq,domain,{targets} nohz_full={targets} rcu_nocbs={targets} irqaffinity=OTHERS`"))
     } else {
-        code.fine(format!("set for real time at boot: {}", set.join(" ")))
+        code.fine(format!("the kernel command line has real-time options: {}", set.join(" ")))
             .seen("/proc/cmdline", set.join(" "))
     })
 }
@@ -207,9 +207,9 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let severity =
         if [4, 5, 7, 14].iter().any(|bit| bits >> bit & 1 == 1) { Severity::Serious } else { Severity::Info };
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
-        .effect("a tainted kernel may have other latencies than the same kernel untainted")
+        .effect("a tainted kernel may have other latencies than an untainted one")
         .seen(PATH, bits.to_string())
-        .now("see `dmesg` for the cause; restart, or unload the module, to measure the plain kernel")
+        .now("`dmesg` shows the cause; to measure an untainted kernel, reboot, without the module if a module is the cause")
         .into()
 }
 
