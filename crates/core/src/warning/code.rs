@@ -44,7 +44,7 @@ codes! {
     NoCpuDmaLatency = "no-cpu-dma-latency";
     /// tracefs is not writable and cannot be mounted.
     NoTracefs = "no-tracefs";
-    /// A trace has more threads, texts, stacks or CPUs than fit in memory: the excess is counted and not analysed.
+    /// A trace has more threads, texts, stacks or CPUs than fit in memory: the rest is only counted, not analysed.
     TraceBeyondMemory = "trace-beyond-memory";
     /// Some activations of watched tasks are missing or incomplete.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
@@ -97,7 +97,7 @@ codes! {
     Mitigations = "mitigations";
     /// The kernel is tainted in a way that may change its timing.
     KernelTainted = "kernel-tainted";
-    /// Kernel lockdown refuses tracing (found by `collect`).
+    /// Kernel lockdown refuses tracing.
     KernelLockdown = "kernel-lockdown";
     /// The kernel command line has options that the kernel does not know.
     BootOptionUnknown = "boot-option-unknown";
@@ -183,7 +183,7 @@ codes! {
     MatroxWriteCombining = "matrox-write-combining";
     /// The NVIDIA module runs on a PREEMPT_RT kernel.
     NvidiaOnRealtime = "nvidia-on-realtime";
-    /// A file exists but could not be read or parsed (found by `collect`).
+    /// A file of the kernel exists but could not be read or parsed.
     FactUnreadable = "fact-unreadable";
     /// Other resctrl groups share the reserved part of the cache.
     CacheGroupsOverlap = "cache-groups-overlap";
@@ -191,7 +191,7 @@ codes! {
     CacheSharedWithDevices = "cache-shared-with-devices", "reserve a smaller share for the target CPUs";
     /// Records of the kernel's activity were lost: spikes may have other causes than the report says.
     CauseRecordsLost = "cause-records-lost";
-    /// Causes come from the tracefs buffer: this costs more, and stacks and the senders of interrupts are missing.
+    /// Causes come from the tracefs buffer, which costs more than BPF programs; stacks and the senders of interrupts are missing.
     CausesFromTracefs = "causes-from-tracefs";
     /// The BPF programs missed some wake-ups of the probe: the causes of those latencies are not known.
     WakeupsUnseen = "wakeups-unseen", "compare with causes from tracefs (causes_from = \"tracefs\", --causes-from tracefs)";
@@ -243,7 +243,7 @@ codes! {
     GpuClockUnchanged = "gpu-clock-unchanged";
     /// A requested histogram is not available on this kernel.
     HistogramMissing = "histogram-missing";
-    /// Histograms come from the tracefs buffer, which costs more.
+    /// Histograms come from the tracefs buffer, which costs more than BPF programs.
     HistogramsFromTracefs = "histograms-from-tracefs";
     /// Some wake-ups are missing from the histograms.
     HistogramsLost = "histograms-lost";
@@ -254,7 +254,7 @@ codes! {
     /// An interval of a killed run is incomplete and is left out.
     IncompleteInterval = "incomplete-interval";
     /// The container hides the interrupt lines.
-    InterruptLinesHidden = "interrupt-lines-hidden", "run it outside the container";
+    InterruptLinesHidden = "interrupt-lines-hidden", "run whylate outside the container";
     /// Interrupts that cannot be moved remain on shielded CPUs.
     InterruptsStay = "interrupts-stay";
     /// Some interrupts from other CPUs (IPIs) were not counted because a table was full.
@@ -305,7 +305,7 @@ codes! {
     NoNoiseFloor = "no-noise-floor";
     /// The CPU has no non-temporal stores: the load uses ordinary stores.
     NoNonTemporalStores = "no-non-temporal-stores";
-    /// Only the total time of a round trip is known, not that of each direction.
+    /// Only the total time of a round trip is known, not the time of each direction.
     NoOneWayTimes = "no-one-way-times";
     /// System-management interrupts (SMIs) are not counted.
     NoSmiCounter = "no-smi-counter";
@@ -333,7 +333,7 @@ codes! {
     RcuCallbacksStay = "rcu-callbacks-stay";
     /// The load's interrupts only reach CPUs on which threads of the load run.
     ReachesOwnProcessOnly = "reaches-own-process-only", "measure with timer or dispatch, or with `stall --policy other`";
-    /// Reading the trace showed something that may matter.
+    /// Something in the trace may affect the result.
     Reader = "reader";
     /// The machine was rebooted in the middle of the run.
     ResumedAfterReboot = "resumed-after-reboot";
@@ -358,7 +358,7 @@ codes! {
     /// Threads of other users or containers are not visible.
     ThreadsHidden = "threads-hidden";
     /// Armed timers are not visible.
-    TimersHidden = "timers-hidden", "run it as root";
+    TimersHidden = "timers-hidden", "run whylate as root";
     /// The metadata of a trace could not be written.
     TraceWithoutNote = "trace-without-note";
     /// The kernel's events are recorded while the probes measure, which adds latency.

@@ -21,7 +21,7 @@ Examples:
   whylate load copy --from wc --method movntdqa --backend dumb --json
 
 187MB/s is the rate of 60 NV12 frames of 1920x1080 pixels per second. `whylate copy --backends`
-lists the memory types of this machine, and `whylate copy` shows the rates that it achieves."))]
+lists the memory types of this machine, and `whylate copy` measures the rate of each method."))]
 pub struct CopyPlan {
     /// CPUs on which the load runs: one thread with its own buffers on each.
     pub cpus: CpuSelector,
@@ -34,7 +34,7 @@ pub struct CopyPlan {
     /// Backend that provides memory of other types than `wb`; by default the first that has the type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Device of the backend: a file.
+    /// Device file of the backend.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<PathBuf>,
     /// Size of a frame.

@@ -43,7 +43,7 @@ for barriers (global), so the load also runs a busy thread, of ordinary priority
 pub struct IpiPlan {
     /// CPUs that issue the barriers, one thread on each.
     pub cpus: CpuSelector,
-    /// CPUs to disturb: the load runs the threads there that the barriers interrupt.
+    /// CPUs to disturb: the load also runs threads there, which the barriers interrupt.
     pub victims: CpuSelector,
     /// Which threads a barrier reaches.
     pub reach: BarrierReach,
@@ -61,8 +61,8 @@ Examples:
   whylate load pageattr --source secretmem --size 64KiB --rate 1000/s
   whylate load pageattr --source secretmem --size 64KiB --rate 1000/s --reuse
 
-With --reuse the same buffer is written every time: the same number of writes, and no flushes. A
-graphics device whose driver maps buffers cached is refused; `modprobe vgem` makes one that is not."))]
+With --reuse the load writes the same buffer every time, which causes no flushes. The load refuses a
+graphics device whose driver maps buffers cached; `modprobe vgem` makes a device that works."))]
 pub struct PageattrPlan {
     /// CPUs on which buffers are allocated, one thread on each.
     pub cpus: CpuSelector,
@@ -163,13 +163,13 @@ impl Words for SoftirqPlan {}
 impl Words for IrqThreadPlan {}
 
 words! {
-    /// Whom a memory barrier reaches.
+    /// Which CPUs a memory barrier reaches.
     #[derive(Default)]
     pub enum BarrierReach: "a reach of a barrier" {
         /// CPUs that run a thread of the load (`MEMBARRIER_CMD_PRIVATE_EXPEDITED`).
         #[default]
         Private = "private",
-        /// CPUs that run a thread of any process that has registered for it (`MEMBARRIER_CMD_GLOBAL_EXPEDITED`).
+        /// CPUs that run a thread of any process that has registered for barriers (`MEMBARRIER_CMD_GLOBAL_EXPEDITED`).
         Global = "global",
     }
 }
@@ -178,7 +178,7 @@ words! {
     /// Sources of buffers whose pages the kernel does not map cached.
     #[derive(Default)]
     pub enum BufferSource: "a source of buffers" {
-        /// A graphics device, or else secret memory.
+        /// A graphics device or, without one, secret memory.
         #[default]
         Auto = "auto",
         /// Dumb buffers of a graphics device that maps them write-combining.
@@ -189,13 +189,13 @@ words! {
 }
 
 words! {
-    /// What makes real interrupts.
+    /// Sources of real interrupts.
     #[derive(Default)]
     pub enum IrqSource: "a source of interrupts" {
-        /// The first of the others that works here.
+        /// The first of the other sources that works on this machine.
         #[default]
         Auto = "auto",
-        /// Reads past the page cache from the disk that this program is stored on.
+        /// Direct reads (past the page cache) from the disk on which whylate is stored.
         Disk = "disk",
         /// The periodic interrupt of the real-time clock.
         Rtc = "rtc",

@@ -18,7 +18,7 @@ pub struct ExecPlan {
     pub command: Vec<String>,
     /// CPUs on which the command may run; by default all.
     pub cpus: Option<CpuSelector>,
-    /// Regular expression that finds the load's rate in a line of its output: its first group is the rate.
+    /// Regular expression that finds the load's rate in a line of output; the first group is the rate.
     pub rate_pattern: Option<String>,
     /// Unit of the rate that --rate-pattern finds: `rectangles_per_s`.
     #[serde(default = "default_rate_unit")]

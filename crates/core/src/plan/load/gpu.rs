@@ -84,7 +84,7 @@ words! {
     /// What a graphics processor does.
     #[derive(Default)]
     pub enum GpuWork: "a work for a graphics processor" {
-        /// Adds up a buffer.
+        /// Adds up the numbers in a buffer.
         #[default]
         Reduction = "reduction",
         /// Moves particles, and draws them off screen.
@@ -97,11 +97,11 @@ words! {
         CopyDown = "copy-down",
         /// Allocates a buffer, fills it, adds it up and frees it.
         AllocChurn = "alloc-churn",
-        /// The same in a buffer that was allocated before.
+        /// Fills and adds up a buffer that was allocated at the start.
         Preallocated = "preallocated",
-        /// As `particles`, with buffers that are allocated and freed for each image.
+        /// The same as `particles`, with buffers that are allocated and freed for each image.
         ParticlesChurn = "particles-churn",
-        /// Submits nothing, and waits for it.
+        /// Makes an empty submission and waits for its end.
         SubmitStorm = "submit-storm",
         /// Asks the driver how much memory is in use.
         Poll = "poll",
@@ -127,10 +127,10 @@ words! {
     /// Interfaces of graphics drivers.
     #[derive(Default)]
     pub enum GpuApi: "an interface of graphics drivers" {
-        /// Any vendor's, and software.
+        /// Vulkan: devices of any vendor, and software.
         #[default]
         Vulkan = "vulkan",
-        /// NVIDIA's driver.
+        /// CUDA: NVIDIA's driver.
         Cuda = "cuda",
     }
 }
@@ -139,18 +139,18 @@ words! {
     /// Kinds of memory of a graphics processor.
     #[derive(Default)]
     pub enum GpuMemory: "a kind of memory" {
-        /// Memory of the device (with copies: pinned).
+        /// Memory of the device; for copies, pinned memory of the host.
         #[default]
         Device = "device",
         /// Memory of the host, cached, mapped into the device.
         Pinned = "pinned",
-        /// Memory of the host, written past its caches.
+        /// Write-combined memory of the host.
         WriteCombined = "write-combined",
-        /// Ordinary pages of the program, lent to the device.
+        /// Ordinary pages of the program, imported into the device.
         Imported = "imported",
-        /// CUDA's, at one address for host and device; its pages move to whom uses them.
+        /// Managed memory of CUDA: host and device use the same address, and pages move to the side that uses them.
         Managed = "managed",
-        /// With copies: ordinary memory, copied through a pinned buffer.
+        /// For copies: ordinary memory, copied through a pinned buffer.
         Staged = "staged",
     }
 }
@@ -162,7 +162,7 @@ words! {
         /// Sleeps until the driver wakes it.
         #[default]
         Block = "block",
-        /// Asks again and again.
+        /// Polls without pause.
         Spin = "spin",
     }
 }

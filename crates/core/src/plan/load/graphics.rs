@@ -19,15 +19,15 @@ Examples:
   whylate load graphics --method drm-draw --device /dev/dri/card0
   whylate load graphics --method drm-flip --yes-draw-on-my-screen
 
-x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate is that of x11perf's operations; the
-time of its calibration does not count."))]
+x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate counts operations of x11perf,
+without the time of its calibration."))]
 pub struct GraphicsPlan {
     /// CPUs on which the drawing program runs.
     pub cpus: CpuSelector,
     /// What draws.
     pub method: GraphicsMethod,
-    /// X server that x11perf draws on: a display (`:0`), or one to start for the load: xvfb or xorg; by default that of
-    /// $DISPLAY, else Xvfb.
+    /// X server that x11perf draws on: a display (`:0`), or a server to start for the load (xvfb or xorg); by default
+    /// the display in $DISPLAY, else Xvfb.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// CPUs for the X server, if the load starts one; by default all.
@@ -100,7 +100,7 @@ words! {
         X11perf = "x11perf",
         /// Rectangles, drawn by the CPU into a buffer of a graphics device that no display shows.
         DrmDraw = "drm-draw",
-        /// Two buffers of a graphics device that a display shows in turns.
+        /// Two buffers of a graphics device, which a display shows in turn.
         DrmFlip = "drm-flip",
     }
 }

@@ -21,9 +21,9 @@ Examples:
   whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
   whylate load framebuffer --backend card --rate 60/s
 
-Without --device it takes write-combining memory that no display shows: a buffer of a graphics
-driver (`modprobe vgem` makes one), pages of the module whylate_memtype, or a region of a PCI
-device. `--backend card` is a card's own memory, which its driver lends by Vulkan (whylate-gpu)."))]
+Without --device the load takes write-combining memory that no display shows: a buffer of a graphics
+driver (such as vgem), pages of the module whylate_memtype, or a region of a PCI device.
+`--backend card` is the memory of a graphics card, mapped through Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
     /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
@@ -39,7 +39,7 @@ pub struct FramebufferPlan {
     pub through: FramebufferAccess,
     /// Method of writing a frame.
     pub variant: FramebufferVariant,
-    /// Size of a frame; by default that of the display, or 3MiB (1024x768 pixels) without one.
+    /// Size of a frame; by default the size of the display, or 3MiB (1024x768 pixels) without a display.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<Bytes>,
     /// Frames per second over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
@@ -56,7 +56,7 @@ Examples:
   whylate load console --yes-draw-on-my-screen
   whylate load console --device /dev/ttyS0 --rate 100/s --yes-draw-on-my-screen
 
-The screen of a virtual console is written back at the end; on another terminal the lines stay."))]
+At the end the load restores the screen of a virtual console; on other terminals the lines remain."))]
 pub struct ConsolePlan {
     /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
@@ -129,9 +129,9 @@ words! {
         /// Ordinary stores into the mapping as the driver made it: write-combining.
         #[default]
         AsIs = "as-is",
-        /// The same, then each line of the destination is flushed.
+        /// The same as `as-is`, then each cache line of the destination is flushed.
         DestinationFlushed = "destination-flushed",
-        /// The lines of the source are flushed before they are read.
+        /// The same as `as-is`, but the cache lines of the source are flushed before they are read.
         SourceFlushed = "source-flushed",
         /// The same as `as-is`, then a store fence.
         Sfence = "sfence",

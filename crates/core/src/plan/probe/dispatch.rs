@@ -27,8 +27,8 @@ Examples:
   whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
 
 Below the table is a histogram in rows of 10 us. timerfd, nanosleep and rtc report the programmed
-time of an interrupt; for the other sources it is estimated from the earliest of the last
-interrupts and the period."))]
+time of an interrupt. For the other sources whylate estimates this time from the period and the
+earliest of the last interrupts."))]
 pub struct DispatchPlan {
     /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]

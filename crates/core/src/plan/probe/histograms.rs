@@ -20,7 +20,7 @@ pub struct HistogramsPlan {
     pub priority_min: i32,
     /// Highest priority of the counted tasks.
     pub priority_max: i32,
-    /// Only threads of this name; by default all.
+    /// Name of the threads to count; by default all threads.
     pub task: Option<String>,
     /// Source of the kernel's events: `bpf` or `tracefs`; by default the best that works.
     pub source: Option<HistogramSource>,

@@ -34,8 +34,7 @@ pub struct StallPlan {
     pub priority: u32,
     /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// Size of a buffer, of which each turn of the loop also reads one cache line; cache misses then show as longer
-    /// turns.
+    /// Size of a buffer: each turn of the loop also reads one of its cache lines, so cache misses show as longer turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
     /// Stops the measurement at a gap above this; the exit code is then 2.

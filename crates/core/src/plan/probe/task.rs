@@ -11,7 +11,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The task probe: what each activation of the named threads is made of, from the timer or wake-up to the next sleep. Exactly
-/// one of `name`, `pid`, `cgroup`, `command` and `priorities` says which threads.
+/// one of `name`, `pid`, `cgroup`, `command` and `priorities` selects the threads.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -24,7 +24,7 @@ pub struct TaskPlan {
     pub pid: Option<u32>,
     /// Every thread in this control group: its path, the name of a systemd unit, or the id of a container.
     pub cgroup: Option<String>,
-    /// A program with its arguments to start and to watch, with all processes that it starts.
+    /// Program and arguments to start; the program and all processes that it starts are watched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Every thread with a real-time priority in this range: `80-99`, or one number (100: SCHED_DEADLINE).
@@ -34,7 +34,7 @@ pub struct TaskPlan {
     pub begin: Option<String>,
     /// Where an activation ends, instead of at the next sleep; written like `begin`.
     pub end: Option<String>,
-    /// What an activation is, without marks: `rhythm` (the default: one for each period of a thread with a steady
+    /// What counts as an activation if there are no marks: `rhythm` (the default: one for each period of a thread with a steady
     /// period), `wakeup` (from each wake-up to the next sleep), `period` (one for each period, even an uncertain one),
     /// or the length of the period.
     pub per: Option<Per>,
@@ -166,7 +166,7 @@ impl ProbeWords for TaskPlan {
         ];
         if given.into_iter().filter(|given| *given).count() != 1 {
             let message =
-                "exactly one of name, pid, cgroup, command and priorities says which threads to watch";
+                "exactly one of name, pid, cgroup, command and priorities must select the threads to watch";
             return Err(KeyError::new("", message));
         }
         if self.priorities.is_some() && self.priority_range().is_none() {

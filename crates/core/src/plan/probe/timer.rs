@@ -91,7 +91,7 @@ words! {
     pub enum TimerMethod: "a timer method" {
         /// `clock_nanosleep` with an absolute time.
         Nanosleep = "nanosleep",
-        /// A periodic timerfd, read.
+        /// `read` of a periodic timerfd.
         Timerfd = "timerfd",
         /// A periodic POSIX timer that signals the thread.
         PosixTimer = "posix-timer",

@@ -26,9 +26,9 @@ pub struct TracerPlan {
     pub tracer: Tracer,
     /// hwlat, osnoise: how long the tracer samples in each window; by default 950ms (hwlat) and 1s (osnoise).
     pub width: Option<Nanos>,
-    /// hwlat, osnoise: length of a window, in a part of which the tracer samples; by default 1s.
+    /// hwlat, osnoise: length of a window; the tracer samples for a part of each window; by default 1s.
     pub window: Option<Nanos>,
-    /// hwlat, osnoise: the shortest gap or noise that counts; by default the kernel's current setting.
+    /// hwlat, osnoise: the shortest gap or noise to record; by default the kernel's current setting.
     pub threshold: Option<Nanos>,
     /// timerlat: period of the tracer's threads; by default 1ms.
     pub period: Option<Nanos>,
@@ -92,8 +92,9 @@ impl ProbeWords for TracerPlan {
             }
             // hwlat runs with interrupts disabled: other work gets only the rest of the window.
             Tracer::Hwlat if width >= window => {
-                let message =
-                    format!("must be below the window ({window}); for the rest of it interrupts are on");
+                let message = format!(
+                    "must be below the window ({window}); interrupts are enabled for the rest of each window"
+                );
                 Err(KeyError::new("width", message))
             }
             Tracer::Osnoise if width > window => {
@@ -126,7 +127,7 @@ impl ProbeWords for TracerPlan {
 words! {
     /// The measuring tracers of the kernel.
     pub enum Tracer: "a measuring tracer" {
-        /// Looks for gaps with interrupts disabled: hardware and firmware.
+        /// Looks for gaps that hardware or firmware causes, with interrupts disabled.
         Hwlat = "hwlat",
         /// Looks for anything that takes time from a thread that never sleeps, and says what it was.
         Osnoise = "osnoise",

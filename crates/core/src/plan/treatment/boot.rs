@@ -4,8 +4,8 @@ use super::{Flag, KeyError, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Requires a kernel command line and changes nothing: its cells run only on a machine that was booted with it.
-/// `whylate fix --campaign` boots machines that way.
+/// Requires a kernel command line and changes nothing: cells with this treatment run only if the machine was booted with
+/// these words. `whylate fix --campaign` reboots the machine with them.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -15,11 +15,11 @@ Examples:
   whylate treat apply shield --cpus 1             processes, interrupts and timers leave CPU 1
   whylate treat apply shield --cpus 2-3 --from irq,ltmr
   whylate measure timer --cpu 1                   the probe enters the shield by itself
-  whylate cpus                                    what is left there
+  whylate cpus                                    what still runs on CPU 1
   whylate treat restore
 
-Another program enters the shield when its number is written to the group whylate-shield (cgroup v1:
-tasks; cgroup v2: cgroup.procs) and it is then pinned there (taskset)."))]
+To run another program on the shielded CPUs, write its PID to the group whylate-shield (cgroup v1:
+tasks; cgroup v2: cgroup.procs), then pin the program to these CPUs (taskset)."))]
 pub struct ShieldPlan {
     /// Which CPUs are shielded.
     #[serde(default = "CpuSelector::target")]
@@ -127,8 +127,8 @@ pub struct GovernorPlan {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply smt-off               one CPU of every core stays
-  whylate treat apply smt-off --cpus 1      the others of its core go"))]
+  whylate treat apply smt-off               one CPU of every core stays online
+  whylate treat apply smt-off --cpus 1      the siblings of CPU 1 go offline"))]
 pub struct SmtOffPlan {
     /// CPUs whose SMT siblings are taken offline [default: the first CPU of every core].
     pub cpus: Option<CpuSelector>,
@@ -146,7 +146,7 @@ pub struct IdlePlan {
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
-    /// Longest allowed exit latency: idle states with a longer one are disabled; 0s leaves only polling.
+    /// Longest allowed exit latency: idle states that take longer to leave are disabled; 0s leaves only polling.
     #[serde(default)]
     pub exit_latency_max: Nanos,
 }

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply network eth0 --cpus 0                 CPU 0 receives and sends (RPS, XPS)
-  whylate treat apply network eth0 --cpus 0 --threaded on   a thread polls, with a priority"))]
+  whylate treat apply network eth0 --cpus 0 --threaded on   a kernel thread polls"))]
 pub struct NetworkPlan {
     /// Names of interfaces; by default all that have queues.
     #[serde(default = "all")]
     #[schemars(extend("x-flag" = Flag::positional("interface")))]
     pub interfaces: Vec<String>,
-    /// CPUs that do the work from now on.
+    /// CPUs that process the packets.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
     /// Whether the interface is polled in its own kernel threads (threaded NAPI); by default unchanged.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 pub struct TreatmentPlan {
     /// The name.
     pub name: String,
-    /// Whether its cells run without it where it cannot be applied; else they are skipped.
+    /// Whether cells with this treatment run without it if it cannot be applied; otherwise these cells are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// What it changes.

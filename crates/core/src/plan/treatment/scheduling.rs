@@ -16,7 +16,7 @@ Examples:
   whylate treat apply priority 'irq/*-eth0' --policy fifo --priority 40
   whylate treat apply priority ksoftirqd/1 --policy fifo --priority 1
   whylate treat apply priority logger --policy other --nice 10
-A thread that is started later is not changed."))]
+Threads that start later are not changed."))]
 pub struct PriorityPlan {
     /// Name of the threads, where `*` stands for any text, or one thread id.
     #[schemars(extend("x-flag" = Flag::positional("thread")))]
@@ -53,7 +53,7 @@ words! {
 Examples:
   whylate treat apply workqueue --cpus 0"))]
 pub struct WorkqueuePlan {
-    /// CPUs that do the work from now on.
+    /// CPUs on which unbound work items may run.
     #[serde(default = "CpuSelector::others")]
     pub cpus: CpuSelector,
 }
@@ -64,7 +64,7 @@ pub struct WorkqueuePlan {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply fair-server --cpus 1          nothing: a real-time loop may take all of it
+  whylate treat apply fair-server --cpus 1          0: a real-time loop may use all CPU time
   whylate treat apply fair-server 20ms --cpus 1     of each period (1s, unless it was changed)"))]
 pub struct FairServerPlan {
     /// CPU time in each period.
@@ -77,7 +77,7 @@ pub struct FairServerPlan {
     pub cpus: CpuSelector,
 }
 
-/// Moves a control group (cgroup v2) to given CPUs, with all its processes, also later ones.
+/// Moves a control group (cgroup v2) to given CPUs: all its processes, including later ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
@@ -101,8 +101,8 @@ pub struct CgroupPlan {
 Examples:
   whylate treat apply cpu-quota backup --percent 25
   whylate treat apply cpu-quota 4711 --percent 150     one CPU and a half
-The group of its service gets the quota. A process without a service of its own gets a new group;
-only one such group can exist at a time. Permanent: CPUQuota= of its unit."))]
+The quota applies to the whole service of the process. A process without a service gets a new group;
+only one such group can exist at a time. To make a quota permanent, set CPUQuota= in the unit."))]
 pub struct CpuQuotaPlan {
     /// PID of the process, or a name; all processes of that name share the quota.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
@@ -121,10 +121,12 @@ impl Words for PriorityPlan {
         let has_nice = matches!(self.policy, ThreadPolicy::Other | ThreadPolicy::Batch);
         match (self.priority, self.nice) {
             _ if self.thread.trim_matches('*').is_empty() => wrong("thread", "names no thread"),
-            (None, _) if is_real_time => wrong("priority", "is missing; `fifo` and `rr` have one, 1 to 99"),
-            (Some(_), _) if !is_real_time => wrong("priority", "only `fifo` and `rr` have one"),
+            (None, _) if is_real_time => {
+                wrong("priority", "is missing; `fifo` and `rr` need a priority, 1 to 99")
+            }
+            (Some(_), _) if !is_real_time => wrong("priority", "only `fifo` and `rr` have a priority"),
             (Some(0 | 100..), _) => wrong("priority", "is out of range; a real-time priority is 1 to 99"),
-            (_, Some(_)) if !has_nice => wrong("nice", "only `other` and `batch` have one"),
+            (_, Some(_)) if !has_nice => wrong("nice", "only `other` and `batch` have a nice value"),
             (_, Some(nice)) if !(-20..=19).contains(&nice) => wrong("nice", "is out of range: -20 to 19"),
             _ => Ok(()),
         }
@@ -136,7 +138,7 @@ impl Words for CpuQuotaPlan {
         // The kernel takes no less than a millisecond of each tenth of a second.
         match self.percent {
             1..=100_000 => Ok(()),
-            _ => Err(KeyError::new("percent", "is out of range; 100 is one CPU, 1 the least")),
+            _ => Err(KeyError::new("percent", "is out of range; give at least 1 (100 is one whole CPU)")),
         }
     }
 }

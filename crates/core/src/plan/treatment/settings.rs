@@ -117,7 +117,7 @@ pub struct SysfsPlan {
     /// Text to write into the file.
     #[schemars(extend("x-flag" = Flag::text("value")))]
     pub value: String,
-    /// CPUs whose numbers `{cpu}` in the path stands for.
+    /// CPUs whose numbers replace `{cpu}` in the path.
     #[serde(default = "CpuSelector::target")]
     #[schemars(extend("x-flag" = Flag::by_default("all")))]
     pub cpus: CpuSelector,
