@@ -58,7 +58,9 @@ pub enum LoadError {
     #[error("the {what} load hangs: its device or driver does not respond (see the kernel's log)")]
     Hung { what: &'static str },
     /// The helper is of another version than this program.
-    #[error("{program} is of version {found}, this program of {own}: install both from the same build")]
+    #[error(
+        "{program} has version {found}, but this whylate has version {own}: install both from the same build"
+    )]
     Version { program: PathBuf, found: String, own: &'static str },
     /// A command load without a command.
     #[error(

@@ -29,7 +29,7 @@ pub enum TreatError {
     },
     /// Other users could have written or replaced the journal.
     #[error(
-        "{problem}: root reads from there what to undo, so no other user may have write access; correct it, or name another folder (WHYLATE_STATE_DIR)"
+        "{problem}: root reads the changes to undo from this folder, so no other user may have write access; correct the access rights, or name another folder (WHYLATE_STATE_DIR)"
     )]
     Untrusted {
         /// Which folder or file, and what is wrong with it.
@@ -81,7 +81,7 @@ pub enum TreatError {
         remedy: &'static str,
     },
     /// Its former value could not be restored, so it is not changed.
-    #[error("{target} is not changed: its value `{old}` could not be brought back ({source})")]
+    #[error("{target} is not changed: its value `{old}` could not be restored later ({source})")]
     OneWay { target: String, old: String, source: io::Error },
     /// The value was written, and another one was read back.
     #[error(
@@ -89,7 +89,7 @@ pub enum TreatError {
     )]
     NotTaken { target: String, wanted: String, found: String },
     /// Tasks cannot be changed on a copy of a machine's files.
-    #[error("{target}: below another root than / only files are changed")]
+    #[error("{target}: if the root is not /, only files are changed")]
     NotThisMachine { target: String },
     /// A treatment was not applied.
     #[error("{treatment}: {source}; {aftermath}")]

@@ -147,7 +147,7 @@ impl Guard {
             let now = target.now(&self.root).filter(|now| now != found)?;
             // Tasks change their own affinity, and the kernel changes settings along with a group.
             let is_asked = target.task().is_none() && entry.change.undoing == Undoing::IfUnchanged;
-            is_asked.then(|| format!("{target} was set to `{found}` and is `{now}`"))
+            is_asked.then(|| format!("{target} was set to `{found}`, but is now `{now}`"))
         };
         self.in_force().find_map(differs)
     }
@@ -316,7 +316,9 @@ impl Guard {
             && let Some(value) = moved.now(&self.root)
             && let Err(TreatError::Write { source, .. }) = moved.restore_at_once(&self.root, &value)
         {
-            return Err(one_way(std::io::Error::other(format!("nor that of {moved}: {source}"))));
+            return Err(one_way(std::io::Error::other(format!(
+                "the value of {moved} could not be restored either: {source}"
+            ))));
         }
         match change.target.restore_at_once(&self.root, old) {
             // The right is missing for the new value, too; there it is reported with its remedy.
@@ -330,9 +332,9 @@ impl Guard {
                 Err(one_way(source))
             }
             _ => match change.target.now(&self.root) {
-                Some(now) if now != change.target.normal(old) => {
-                    Err(one_way(std::io::Error::other(format!("written again, it reads `{now}`"))))
-                }
+                Some(now) if now != change.target.normal(old) => Err(one_way(std::io::Error::other(
+                    format!("after `{old}` was written again, the value is `{now}`"),
+                ))),
                 _ => Ok(()),
             },
         }

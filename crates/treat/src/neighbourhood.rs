@@ -16,7 +16,7 @@ use whylate_host::HostRoot;
 /// How often values that differ are written again: first to last, last to first, and so on.
 const ROUNDS_MAX: usize = 6;
 /// What the journal names as the treatment of an entry that no treatment asked for.
-const MOVED: &str = "moved by the kernel along with the others";
+const MOVED: &str = "changed by the kernel together with another setting";
 
 /// What one undoing writes, and the settings around it.
 pub(crate) struct Neighbourhood {
@@ -92,7 +92,7 @@ impl Neighbourhood {
                 let target = target(&path, &old);
                 let (old, found) = (target.normal(&old), target.normal(&now));
                 report.outcomes.push(Undone {
-                    treatment: "settings beside".to_owned(),
+                    treatment: "related settings".to_owned(),
                     target,
                     old,
                     new: "?".to_owned(),
@@ -130,7 +130,7 @@ impl Neighbourhood {
         report: &mut Report,
     ) -> Option<JournalEntry> {
         let session = *journal.contents().sessions.last_key_value()?.0;
-        let (entry, treatment) = (journal.next_entry(), "settings beside".to_owned());
+        let (entry, treatment) = (journal.next_entry(), "related settings".to_owned());
         let records = moved(entry, session, &treatment, path, old, Some(now));
         let change = moved_change(path, old, Some(now));
         claims::check(&change, old, root).ok()?;
@@ -242,7 +242,8 @@ impl Neighbourhood {
                 report.journal_error.get_or_insert(error.to_string());
             }
             let (target, old) = &self.goals[&path];
-            let (target, old, treatment) = (target.clone(), target.normal(old), "settings beside".to_owned());
+            let (target, old, treatment) =
+                (target.clone(), target.normal(old), "related settings".to_owned());
             report.outcomes.push(Undone { treatment, target, old, new: "?".to_owned(), fate });
         }
     }

@@ -252,7 +252,7 @@ impl Target {
                 "; its cgroup allows none of these CPUs (if it is the group of a shield, apply this before the shield)"
             }
             Some(Errno::INVAL) => "; the kernel does not accept this value here",
-            Some(Errno::BUSY) => "; something uses it, or this is the last CPU that can do it",
+            Some(Errno::BUSY) => "; it is in use, or no other CPU can do the work",
             Some(Errno::NOENT) => "; it does not exist",
             _ => "",
         };

@@ -65,7 +65,7 @@ fn a_helper_of_another_version_is_refused() {
     let folder = folder();
     let (said, _) = with_helper(&folder, "0.0.1", "exec sleep 50");
     let error = said.error();
-    assert!(error.contains("is of version 0.0.1") && error.contains(OWN), "{error}");
+    assert!(error.contains("has version 0.0.1") && error.contains(OWN), "{error}");
 }
 
 #[test]

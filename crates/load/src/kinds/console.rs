@@ -52,7 +52,7 @@ impl Terminal {
         }
         if !plan.yes_draw_on_my_screen {
             return Err(unavailable(&format!(
-                "a person may be reading on {}; allow it with `--yes-draw-on-my-screen`, or take another terminal",
+                "someone may be using {}; confirm with `--yes-draw-on-my-screen`, or choose another terminal",
                 path.display()
             )));
         }

@@ -228,7 +228,7 @@ fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut LoadContext) ->
     if let Some(victims) = &spec.victims {
         context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, format!(
                 "{} reaches CPU {victims} only while a thread of the load runs there: a probe that never sleeps (stall) at \
-                 real-time priority keeps that thread from running",
+                 real-time priority keeps this thread from running",
                 P::NAME
             ))));
     }

@@ -64,7 +64,7 @@ fn permit(plan: &FramebufferPlan, device: &Path) -> Result<(), LoadError> {
         return Ok(());
     }
     Err(unavailable(&format!(
-        "a display may show {}; allow it with `--yes-draw-on-my-screen`, or take another device",
+        "a display may show {}; confirm with `--yes-draw-on-my-screen`, or choose another device",
         device.display()
     )))
 }
@@ -188,8 +188,8 @@ fn mapped(plan: &FramebufferPlan, device: Option<&Path>, frame: usize) -> Result
     Err(unavailable(&match backend {
         Some(_) => refused.unwrap_or_default(),
         None => format!(
-            "there is no {} memory here that no display shows: name a device, `modprobe vgem`, or load the module of \
-             kmod/; `whylate copy --backends` says what is missing",
+            "there is no {} memory here that no display shows: name a device, run `modprobe vgem`, or load the module \
+             in kmod/; `whylate copy --backends` says what is missing",
             modes[0]
         ),
     }))

@@ -52,9 +52,9 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
 
 /// The ways to get memory that only the helper has: names and meanings.
 pub const GPU_BACKENDS: [(&str, &str); 3] = [
-    ("vulkan", "memory of Vulkan devices that the host can map, by memory type (done by whylate-gpu)"),
-    ("cuda", "page-locked and managed memory of the CUDA driver (done by whylate-gpu)"),
-    ("card", "a card's own memory through its PCI window, as Vulkan maps it (done by whylate-gpu)"),
+    ("vulkan", "memory of Vulkan devices that the host can map, by memory type (through whylate-gpu)"),
+    ("cuda", "page-locked and managed memory of the CUDA driver (through whylate-gpu)"),
+    ("card", "a card's own memory through its PCI window, as Vulkan maps it (through whylate-gpu)"),
 ];
 
 /// The helper, when a load's memory is of one of its backends.
@@ -194,7 +194,7 @@ impl Acts for GpuPlan {
     }
 
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
-        let missing = || LoadError::Unavailable(format!("the gpu load is done by {NAME} only"));
+        let missing = || LoadError::Unavailable(format!("only {NAME} can run the gpu load"));
         let maker = MAKER.get().ok_or_else(missing)?;
         if let Some(priority) = self.priority {
             schedule_this_thread(Scheduling::Fifo(u32::from(priority)))

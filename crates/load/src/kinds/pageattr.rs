@@ -20,7 +20,7 @@ const TRIED: u64 = 16;
 const ROUNDS: usize = 3;
 /// What to do without such a device.
 const FIX: &str =
-    "load a driver with write-combining buffers (`modprobe vgem`) as root, or take `source = \"secretmem\"`";
+    "load a driver with write-combining buffers (`modprobe vgem`) as root, or use `source = \"secretmem\"`";
 
 struct Filled {
     buffers: Buffers,
@@ -72,14 +72,14 @@ impl Filled {
         let card = Card::open(path).map_err(|error| format!("{name}: {error}"))?;
         let made = |reuse| {
             Buffers::new(Origin::Card(card.clone()), plan.size.0 as usize, reuse)
-                .map_err(|error| format!("{name} makes no dumb buffers: {error}"))
+                .map_err(|error| format!("{name} cannot allocate dumb buffers: {error}"))
         };
         let evidence = write_combining(&mut made(false)?)
             .map_err(|error| format!("{name}: {error}"))?
             .ok_or_else(|| {
                 format!(
-                    "no other CPU is interrupted for buffers of {name}: they are cached, or its driver leaves the kernel's \
-                     own mapping of them as it is (as vgem of Linux 5.10 does)"
+                    "no other CPU is interrupted for buffers of {name}: they are cached, or its driver does not change the \
+                     kernel's own mapping of the buffers (vgem of Linux 5.10 does not)"
                 )
             })?;
         let how = Self::how(plan, &format!("{name} ({evidence})"));

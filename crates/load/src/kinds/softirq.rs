@@ -48,7 +48,7 @@ impl Acts for SoftirqPlan {
     fn act(&self, _workers: usize) -> Result<Box<dyn Act>, LoadError> {
         let packets = Packets::new().map_err(|error| {
             LoadError::Unavailable(format!(
-                "the softirq load: the loopback interface does not take packets: {error}"
+                "the softirq load: the loopback interface does not accept packets: {error}"
             ))
         })?;
         Ok(Box::new(packets))

@@ -23,7 +23,10 @@ impl Planner for AffinityPlan {
         if !bound.is_empty() {
             let names: Vec<String> =
                 bound.iter().map(|thread| format!("{} ({})", thread.name, thread.tid)).collect();
-            let text = format!("the kernel binds {} to CPUs; they stay where they are", names.join(", "));
+            let text = format!(
+                "these threads are not moved, because the kernel binds them to CPUs: {}",
+                names.join(", ")
+            );
             if free.is_empty() {
                 return Err(Impossible::new(text));
             }
@@ -61,7 +64,7 @@ pub(super) fn find(
     };
     let found: Vec<u32> = processes.filter(is_named).map(|process| process.pid).collect();
     if found.is_empty() {
-        let reason = format!("no process is called `{process}`; start it first, or name its number");
+        let reason = format!("no process is called `{process}`; start the process first, or give its PID");
         return Err(Impossible::new(reason));
     }
     Ok(found)

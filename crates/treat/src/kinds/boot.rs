@@ -34,7 +34,7 @@ impl Planner for BootPlan {
         match lacks(&surroundings.root, self)? {
             None => Ok(Planned::default()),
             Some(what) => Err(Impossible::new(format!(
-                "{what}; it takes a boot: `whylate fix --campaign DIR --boot '{}'` tries it",
+                "{what}; to test this with reboots: `whylate fix --campaign DIR --boot '{}'`",
                 self.name()
             ))),
         }

@@ -47,7 +47,7 @@ impl Planner for CachePartitionPlan {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         if surroundings.cpus.online.difference(&cpus).is_empty() {
             return Err(Impossible::new(
-                "cpus: they are all online CPUs; no other CPU is left to give the rest of the cache to",
+                "cpus: all online CPUs are listed; leave at least one CPU for the rest of the cache",
             ));
         }
         if !root.exists(&format!("{MOUNT}/schemata")) {
@@ -88,19 +88,19 @@ impl Planner for CachePartitionPlan {
             Change::required(
                 file(schemata.clone(), Reading::Schemata),
                 lines(split.others),
-                "everything else gets the other ways",
+                "all other tasks get the other ways",
             ),
             inside(
                 file(format!("{group}/cpus_list"), Reading::CpuList),
                 cpus.to_string(),
-                format!("what runs on CPU {cpus} uses them"),
+                format!("tasks on CPU {cpus} use these ways"),
             ),
         ]);
         planned.warnings = warnings(&cache, split, &others, &domains, root)?;
         if let Some(percent) = self.others_bandwidth_percent {
             let value = bandwidth(root, percent)?;
             let new = schema(&["MB".to_owned()], &domains, &value);
-            let effect = format!("everything else gets {value} % of the memory bandwidth");
+            let effect = format!("all other tasks get {value} % of the memory bandwidth");
             planned.changes.insert(3, Change::required(file(schemata, Reading::Schemata), new, effect));
         }
         Ok(planned)
@@ -126,13 +126,12 @@ fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     let filesystems = root.read("/proc/filesystems")?.unwrap_or_default();
     let is_known = filesystems.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
     if !is_known || !root.exists(MOUNT) {
-        let reason =
-            "this kernel has no resctrl: it needs CONFIG_X86_CPU_RESCTRL, and no `rdt=` that switches it off";
+        let reason = "this kernel has no resctrl: it needs CONFIG_X86_CPU_RESCTRL, and a command line without an `rdt=` that switches resctrl off";
         return Err(Impossible::new(reason));
     }
     let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());
     let target = Target::Mount { path, filesystem, options: String::new() };
-    let effect = "the properties of the cache can be read only then; it is partitioned after that";
+    let effect = "makes the properties of the cache readable, before the cache is partitioned";
     Ok(Planned::changes(vec![Change::required(target, Target::PRESENT, effect)]))
 }
 
@@ -183,7 +182,9 @@ fn domains(root: &HostRoot, cpus: &CpuSet, level: u32) -> Result<Vec<u32>, Impos
         }
     }
     if domains.is_empty() {
-        return Err(Impossible::new(format!("CPU {cpus} names no cache of level {level} with a number")));
+        return Err(Impossible::new(format!(
+            "the kernel gives no id for the level {level} cache of CPU {cpus}"
+        )));
     }
     Ok(domains.into_iter().collect())
 }

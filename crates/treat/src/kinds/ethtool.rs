@@ -16,7 +16,7 @@ impl Planner for EthtoolPlan {
         let known = surroundings.root.list(FOLDER)?;
         let is_all = self.interfaces.iter().any(|name| name == ALL);
         if let Some(name) = self.interfaces.iter().find(|name| *name != ALL && !known.contains(name)) {
-            let reason = format!("there is no interface `{name}`; there are {}", known.join(", "));
+            let reason = format!("there is no interface `{name}`; choose from {}", known.join(", "));
             return Err(Impossible::new(reason));
         }
         let mut planned = Planned::default();
@@ -35,8 +35,9 @@ impl Planner for EthtoolPlan {
                         ));
                     }
                     Err(error) => {
-                        lacking
-                            .push(format!("{name}: its driver does not report when it interrupts ({error})"));
+                        lacking.push(format!(
+                            "{name}: its driver does not report its interrupt coalescing ({error})"
+                        ));
                     }
                 }
             }
@@ -48,8 +49,9 @@ impl Planner for EthtoolPlan {
                         planned.changes.push(Change::required(setting, ethernet::switch(sleeps), effect));
                     }
                     Err(error) => {
-                        lacking
-                            .push(format!("{name}: its driver has no Energy-Efficient Ethernet ({error})"));
+                        lacking.push(format!(
+                            "{name}: its driver does not support Energy-Efficient Ethernet ({error})"
+                        ));
                     }
                 }
             }
@@ -57,7 +59,7 @@ impl Planner for EthtoolPlan {
         match lacking.first() {
             Some(why) if planned.changes.is_empty() || !is_all => Err(Impossible::new(why.clone())),
             None if planned.changes.is_empty() => {
-                Err(Impossible::new("there is no interface but the loopback"))
+                Err(Impossible::new("this machine has no network interface except the loopback"))
             }
             _ => Ok(planned),
         }

@@ -30,7 +30,9 @@ impl Planner for GovernorPlan {
             for policy in policies(surroundings, &cpus)? {
                 let more = policy.cpus.difference(&cpus);
                 if !more.is_empty() {
-                    let text = format!("CPU {more} shares its frequency with CPU {cpus} and changes, too");
+                    let text = format!(
+                        "CPU {more} shares its frequency with CPU {cpus}, so the change applies to both"
+                    );
                     planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;
@@ -85,7 +87,7 @@ fn plan_policy(
         let path = format!("{folder}/energy_performance_preference");
         let known = format!("{folder}/energy_performance_available_preferences");
         one_of(surroundings, &path, &known, preference)?;
-        let effect = format!("CPU {cpus} prefers {preference}");
+        let effect = format!("the energy preference of CPU {cpus} is {preference}");
         changes.push(Change::required(Target::file(path), preference, effect));
     }
     if plan.min.zip(plan.max).is_some_and(|(min, max)| min > max) {
@@ -118,7 +120,8 @@ fn limit_change(
     if let (Some(lowest), Some(highest)) = (read("cpuinfo_min_freq")?, read("cpuinfo_max_freq")?)
         && !(lowest..=highest).contains(&kilohertz)
     {
-        let reason = format!("{name}: {limit} is not between {lowest} and {highest} kHz of CPU {cpus}");
+        let reason =
+            format!("{name}: {limit} is not between {lowest} and {highest} kHz, the limits of CPU {cpus}");
         return Err(Impossible::new(reason));
     }
     let path = format!("{folder}/scaling_{name}_freq");
@@ -136,7 +139,7 @@ fn one_of(surroundings: &Surroundings, path: &str, list: &str, value: &str) -> R
         return Ok(());
     }
     let known = known.split_whitespace().collect::<Vec<_>>().join(", ");
-    Err(Impossible::new(format!("{path} does not take `{value}`; choose from {known}")))
+    Err(Impossible::new(format!("{path} does not accept `{value}`; choose from {known}")))
 }
 
 fn turbo_change(surroundings: &Surroundings, turbo: bool) -> Result<Change, Impossible> {
@@ -146,7 +149,7 @@ fn turbo_change(surroundings: &Surroundings, turbo: bool) -> Result<Change, Impo
     for (path, value) in files {
         if surroundings.root.exists(path) {
             required_file(surroundings, path, "")?;
-            let effect = "frequencies above the nominal one";
+            let effect = "turbo: frequencies above the nominal frequency";
             return Ok(Change::required(Target::file(path), if value { "1" } else { "0" }, effect));
         }
     }

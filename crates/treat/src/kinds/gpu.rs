@@ -65,7 +65,10 @@ impl Planner for GpuPowerPlan {
         });
         if planned.changes.is_empty() {
             let names: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
-            let reason = format!("{} offer neither runtime power management nor a clock", names.join(", "));
+            let reason = format!(
+                "{} offer neither runtime power management nor a clock that can be set",
+                names.join(", ")
+            );
             return Err(Impossible::new(reason));
         }
         Ok(planned)

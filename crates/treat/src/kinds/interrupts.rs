@@ -181,9 +181,8 @@ fn named(
         meant.iter().filter(|interrupt| !is_inside(interrupt)).partition(|interrupt| interrupt.is_fixed);
     if !fixed.is_empty() {
         let names = fixed.iter().map(|interrupt| interrupt.name()).collect::<Vec<_>>().join(", ");
-        let reason = format!(
-            "the kernel manages interrupt {names} itself, or binds it to a CPU; it stays where it is"
-        );
+        let reason =
+            format!("the kernel manages interrupt {names} itself, or binds it to a CPU, so it is not moved");
         if movable.is_empty() && text != "all" {
             return Err(Impossible::new(reason));
         }
@@ -204,7 +203,7 @@ pub fn stop_irqbalance(surroundings: &Surroundings) -> Result<Vec<Change>, HostE
     let threads = Threads::read(&surroundings.root)?;
     let running = threads.named(BALANCER).filter(|thread| thread.pid == thread.tid);
     let running = running.filter_map(|thread| Task::of(&surroundings.root, thread));
-    let effect = "irqbalance stops, so that it does not move interrupts back";
+    let effect = "irqbalance is stopped, because it would move interrupts back";
     let stop = |task| Change::required(Target::Stopped { task }, Target::STOPPED, effect);
     Ok(running.map(stop).collect())
 }

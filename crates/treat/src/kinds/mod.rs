@@ -91,10 +91,10 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => "run as root",
         std::io::ErrorKind::ReadOnlyFilesystem => {
-            "it is mounted read-only, as in containers: run outside, or in a privileged container"
+            "it is mounted read-only, as in containers: run whylate outside the container, or in a privileged container"
         }
-        std::io::ErrorKind::NotFound => "this machine does not have it",
-        _ => "this kernel refuses it",
+        std::io::ErrorKind::NotFound => "this machine has no such file",
+        _ => "the kernel refuses to write it",
     };
     Err(Impossible::new(format!("cannot write {path}: {error}; {remedy}")))
 }

@@ -18,7 +18,7 @@ impl Planner for NetworkPlan {
         let mut changes = Vec::new();
         for name in self.interfaces.iter().filter(|name| *name != ALL) {
             if !known.contains(name) {
-                let reason = format!("there is no interface `{name}`; there are {}", known.join(", "));
+                let reason = format!("there is no interface `{name}`; choose from {}", known.join(", "));
                 return Err(Impossible::new(reason));
             }
         }

@@ -53,11 +53,12 @@ pub fn check(surroundings: &Surroundings, off: &CpuSet) -> Result<(), Impossible
     }
     let left = surroundings.cpus.online.difference(off);
     if left.is_empty() {
-        return Err(Impossible::new(format!("no CPU would be left on without CPU {off}")));
+        return Err(Impossible::new(format!("no CPU would be left online without CPU {off}")));
     }
     if left.difference(&surroundings.cpus.isolated).is_empty() {
-        let reason =
-            format!("CPU {off} holds the last housekeeping CPU: only isolated CPUs ({left}) would be left");
+        let reason = format!(
+            "CPU {off} includes the last housekeeping CPU: only isolated CPUs ({left}) would be left"
+        );
         return Err(Impossible::new(reason));
     }
     Ok(())

@@ -29,7 +29,7 @@ impl Planner for PriorityPlan {
         if !fixed.is_empty() {
             let names: Vec<String> = fixed.iter().map(|row| format!("{} ({})", row.name, row.tid)).collect();
             let text = format!(
-                "{} keep their scheduling: deadline tasks, and threads that the kernel schedules itself",
+                "these threads are not changed, because they are deadline tasks or the kernel sets their scheduling: {}",
                 names.join(", ")
             );
             if free.is_empty() {

@@ -37,7 +37,7 @@ impl Planner for CpuQuotaPlan {
         let threads: Vec<&ThreadRow> = all.iter().filter(|thread| pids.contains(&thread.pid)).collect();
         let mut planned = Planned { warnings: check(&self.process, &pids, &threads)?, ..Planned::default() };
         if stops_tasks_with_locks(root)? {
-            let reason = "on PREEMPT_RT before Linux 6.18 a quota stops tasks that hold locks of the kernel, which can stop the machine";
+            let reason = "on PREEMPT_RT before Linux 6.18 a quota stops tasks that hold kernel locks, which can hang the machine";
             return Err(Impossible::new(reason));
         }
         let groups = Groups::find(root)?;
@@ -66,12 +66,12 @@ impl Planner for CpuQuotaPlan {
 /// Refuses what no quota limits; reports what it limits only in part.
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
-        return Err(Impossible::new("process: this is the running whylate itself"));
+        return Err(Impossible::new("process: this names the running whylate itself"));
     }
     if pids.contains(&INIT) {
         let reason = format!(
             "`{process}` is process {INIT}, which starts and ends all others: with a quota the whole machine may stop responding; \
-             name the process that takes the time"
+             name the process that uses the CPU time"
         );
         return Err(Impossible::new(reason));
     }
@@ -84,7 +84,8 @@ fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warn
     let others: Vec<&str> =
         threads.iter().filter(|it| !is_ordinary(it)).map(|thread| thread.name.as_str()).collect();
     if others.len() == threads.len() {
-        let reason = format!("`{process}` has real-time threads only, which no quota limits");
+        let reason =
+            format!("`{process}` has only real-time threads, and quotas do not limit real-time threads");
         return Err(Impossible::new(reason));
     }
     let text = || format!("a quota does not limit real-time threads: {}", others.join(", "));
@@ -182,7 +183,7 @@ impl Groups {
                 let text = root.read_trimmed(&path)?.unwrap_or_default();
                 if text.split_whitespace().next().is_some_and(|word| word != unlimited) {
                     return Err(Impossible::new(format!(
-                        "{} ({}) is in a group with a limit of its own, which it would lose: {path} is {text}; limit that group",
+                        "{} ({}) would lose the limit of its present group ({path} is {text}); change the limit of that group instead",
                         thread.name, thread.tid
                     )));
                 }
@@ -203,7 +204,7 @@ impl Groups {
         let group = format!("{}/{GROUP}", self.mount);
         if root.exists(&group) {
             let reason = format!(
-                "{group} exists already, with the quota of another program: `whylate treat restore` gives it back"
+                "{group} exists already, with a quota for another program: `whylate treat restore` removes the group"
             );
             return Err(Impossible::new(reason));
         }
@@ -212,7 +213,7 @@ impl Groups {
         }
         writable(surroundings, &format!("{}/cgroup.procs", self.mount))?;
         let mut changes: Vec<Change> = self.is_v2.then(|| self.offering("")).into_iter().collect();
-        let effect = "a group for it";
+        let effect = "a group for the process";
         changes.push(Change::required(Target::Directory { path: group.clone() }, Target::PRESENT, effect));
         let file = if self.is_v2 { "cpu.max" } else { "cpu.cfs_quota_us" };
         let quota = self.quota(format!("{group}/{file}"), quota_us(PERIOD_US, percent), PERIOD_US);

@@ -5,7 +5,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_below = |folders: &[&str]| folders.iter().any(|folder| path.starts_with(folder));
     if PROGRAMS.contains(&path) || is_below(&PROGRAM_FOLDERS) || name == "release_agent" {
-        return Some("it names a program that the kernel runs as root, or lets one be named");
+        return Some("it sets which program the kernel runs as root");
     }
     if path.starts_with("/proc/") && !is_below(&["/proc/sys/", "/proc/irq/"]) {
         return Some("only settings below /proc/sys and /proc/irq have a value to restore");
@@ -20,22 +20,22 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         || path.ends_with("/hotplug/target")
         || path.ends_with("/hotplug/fail")
     {
-        return Some("writing to it acts immediately, and it has no value that could be restored");
+        return Some("a write triggers an action at once, and there is no value to restore");
     }
     let is_final =
         |(known, last): &(&str, Option<&str>)| *known == path && last.is_none_or(|it| it == value.trim());
     if ONE_WAY.iter().any(is_final) || is_below(&["/sys/kernel/security/"]) {
-        return Some("the kernel does not let it be changed back before a reboot");
+        return Some("it cannot be changed back before a reboot");
     }
     // Without discards the disk has no granularity of them, and takes no other value.
     if path.ends_with("/queue/discard_max_bytes") && value.trim() == "0" {
-        return Some("the kernel does not let it be changed back before a reboot");
+        return Some("it cannot be changed back before a reboot");
     }
     if path.starts_with("/sys/fs/cgroup/") && ["cpu.idle", "cpu.weight.nice"].contains(&name) {
-        return Some("the value of `cpu.weight` is lost with it");
+        return Some("this change also changes `cpu.weight`, whose value would be lost");
     }
     if path.starts_with("/proc/sys/net/") && LOSES.contains(&name) {
-        return Some("addresses or keys are lost with it, and the former value does not bring them back");
+        return Some("this change deletes addresses or keys, and the former value does not bring them back");
     }
     if is_volatile(path) {
         return Some("it changes by itself, so its former value means nothing");

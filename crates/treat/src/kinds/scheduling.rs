@@ -17,8 +17,8 @@ const DEBUGFS: &str = "/sys/kernel/debug/sched";
 impl Planner for WorkqueuePlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
-        required_file(surroundings, WORKQUEUES, "this kernel does not show its work queues")?;
-        let effect = format!("unbound work queues run on CPU {cpus}");
+        required_file(surroundings, WORKQUEUES, "this kernel has no setting for the CPUs of workqueues")?;
+        let effect = format!("unbound work items run on CPU {cpus}");
         let target = Target::file_with(WORKQUEUES, Reading::CpuMask);
         Ok(Planned::changes(vec![Change::required(target, cpus.to_string(), effect)]))
     }
@@ -58,7 +58,7 @@ impl Planner for CgroupPlan {
         for parent in std::iter::once("").chain(parents) {
             let separator = if parent.is_empty() { "" } else { "/" };
             let path = format!("{CGROUPS}{separator}{parent}/cgroup.subtree_control");
-            required_file(surroundings, &path, "no group of cgroup v2")?;
+            required_file(surroundings, &path, "this is not a group of cgroup v2")?;
             let target = Target::file_with(path, Reading::CpusetController);
             changes.push(Change::required(target, "+cpuset", "groups have cpusets"));
         }

@@ -25,7 +25,7 @@ impl Planner for SmtOffPlan {
         off = off.intersection(&surroundings.cpus.online);
         if let Some(cpu) = off.intersection(&keep).first() {
             return Err(Impossible::new(format!(
-                "CPU {cpu} is to be kept and is a sibling of another CPU to be kept; name one CPU of each core"
+                "cpus: CPU {cpu} is a sibling of another CPU in the list; name only one CPU of each core"
             )));
         }
         if off.is_empty() {

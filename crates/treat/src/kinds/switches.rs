@@ -31,7 +31,7 @@ fn one_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<(), Im
     if known.contains(&value) {
         return Ok(());
     }
-    Err(Impossible::new(format!("{path} does not take `{value}`; choose from {}", known.join(", "))))
+    Err(Impossible::new(format!("{path} does not accept `{value}`; choose from {}", known.join(", "))))
 }
 
 /// Switches one file on or off.
@@ -53,8 +53,9 @@ pub(super) fn on_off(enabled: bool) -> &'static str {
 
 impl Planner for KsmPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
-        let otherwise = "this kernel does not merge equal pages (CONFIG_KSM)";
-        let effect = "merging of equal pages: its thread uses a CPU, and writes to merged pages fault";
+        let otherwise = "this kernel does not merge identical pages (CONFIG_KSM)";
+        let effect =
+            "merging of identical pages: a kernel thread uses a CPU, and writes to merged pages fault";
         switch(surroundings, "/sys/kernel/mm/ksm/run", self.enabled, otherwise, effect)
     }
 }
@@ -62,7 +63,8 @@ impl Planner for KsmPlan {
 impl Planner for NumaBalancingPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         let otherwise = "this kernel does not balance NUMA nodes (CONFIG_NUMA_BALANCING)";
-        let effect = "NUMA balancing: it unmaps pages to see who uses them, and each use then faults";
+        let effect =
+            "NUMA balancing: the kernel unmaps pages to see which tasks use them, and the next use faults";
         switch(surroundings, "/proc/sys/kernel/numa_balancing", self.enabled, otherwise, effect)
     }
 }
@@ -112,7 +114,7 @@ impl Planner for RtThrottlingPlan {
                 micros.to_string()
             }
         };
-        let effect = "what real-time tasks may use of each period before they are throttled";
+        let effect = "time that real-time tasks may use in each period before they are throttled";
         Ok(Planned::changes(vec![Change::required(Target::file(path), value, effect)]))
     }
 }

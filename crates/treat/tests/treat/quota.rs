@@ -94,14 +94,17 @@ fn what_no_quota_limits_is_refused() {
     let init = format!("{V2}{}", process(1, "loud", 0, "0::/init.scope"));
     let made = format!("{V2}{ordinary}== sys/fs/cgroup/whylate-quota/cpu.max := max 100000\n");
     for (more, expected) in [
-        (format!("{V2}{real_time}"), "`loud` has real-time threads only, which no quota limits"),
+        (
+            format!("{V2}{real_time}"),
+            "`loud` has only real-time threads, and quotas do not limit real-time threads",
+        ),
         (init, "`loud` is process 1, which starts and ends all others"),
         (kernel("6.12.48+deb13-rt-amd64"), "on PREEMPT_RT before Linux 6.18"),
         (V2.to_owned(), "no process is called `loud`"),
         (format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"), "no group here limits CPU time"),
         (made, "/sys/fs/cgroup/whylate-quota exists already"),
         (limited("docker/4f/cpu.max", "50000 100000", "0::/docker/4f"), "docker/4f/cpu.max is 50000 100000"),
-        (limited("docker/cpu.weight", "10", "0::/docker/4f"), "docker/cpu.weight is 10; limit that group"),
+        (limited("docker/cpu.weight", "10", "0::/docker/4f"), "docker/cpu.weight is 10); change the limit"),
     ] {
         let error = plan(&Machine::fixture("desktop-smt", &more), None, SECTION).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");

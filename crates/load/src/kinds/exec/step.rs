@@ -29,10 +29,10 @@ pub fn exec_main(host: &HostRoot, arguments: impl IntoIterator<Item = OsString>)
 /// Why it did not become the command.
 fn become_command(host: &HostRoot, arguments: &[OsString]) -> String {
     let [parent, cpus, _, command, rest @ ..] = arguments else {
-        return "this subcommand is for whylate itself".to_owned();
+        return "only whylate itself uses this subcommand".to_owned();
     };
     let Some(parent) = parent.to_str().and_then(|text| text.parse().ok()) else {
-        return "this subcommand is for whylate itself".to_owned();
+        return "only whylate itself uses this subcommand".to_owned();
     };
     if let Err(error) = whylate_sys::process::die_with_parent(parent) {
         return error.to_string();

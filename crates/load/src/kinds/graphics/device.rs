@@ -85,12 +85,13 @@ fn cannot(card: &Card, what: &str, error: &io::Error) -> LoadError {
 }
 
 fn buffer(card: &Card) -> Result<DumbBuffer, LoadError> {
-    card.buffer(BUFFER.0, BUFFER.1).map_err(|error| cannot(card, "makes no dumb buffers", &error))
+    card.buffer(BUFFER.0, BUFFER.1).map_err(|error| cannot(card, "cannot allocate dumb buffers", &error))
 }
 
 /// The display of a card, if it may be drawn on.
 fn display(plan: &GraphicsPlan, card: &Card) -> Result<Display, LoadError> {
-    let display = Display::find(card).map_err(|error| cannot(card, "shows nothing", &error))?;
+    let display =
+        Display::find(card).map_err(|error| cannot(card, "has no display that can be used", &error))?;
     if display.is_in_use() && !plan.yes_draw_on_my_screen {
         return Err(in_use(&card.path().display().to_string()));
     }

@@ -77,7 +77,7 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
     }
     let migration = "/proc/sys/kernel/timer_migration";
     if root.read_trimmed(migration)?.as_deref() == Some("1") {
-        let effect = "timers stay on the CPU that armed them, instead of going to one that is awake";
+        let effect = "timers stay on the CPU that armed them, instead of moving to a CPU that is awake";
         planned.changes.push(Change::optional(Target::file(migration), "0", effect));
     }
     let ticking = sides.shielded.difference(&tickless(root)?);

@@ -25,8 +25,8 @@ pub(super) fn plan(
             by_cpuset(sides, &hierarchy, &threads, surroundings)
         }
         (ShieldMethod::Cpuset, None) => Err(Impossible::new(
-            "method: there is no cpuset controller here (cgroup v1 `cpuset` or cgroup v2 is not mounted, this is a \
-                 container, or cgroup v2 is that of a kernel before 6.1); use `affinity`",
+            "method: there is no cpuset controller here (no cgroup v1 `cpuset` or cgroup v2 is mounted, this is a \
+                 container, or cgroup v2 is used on a kernel before 6.1); use `affinity`",
         )),
         (ShieldMethod::Auto | ShieldMethod::Affinity, _) => {
             let mut planned = Planned::changes(vec![mark(sides)]);
@@ -49,7 +49,7 @@ fn cpusets(surroundings: &Surroundings) -> Result<Option<Hierarchy>, Impossible>
 /// Affinities do not show that there is a shield: it is recorded for those who look for it.
 fn mark(sides: &Sides) -> Change {
     let target = Target::file_with(MARK, Reading::Text);
-    let effect = "whylate finds the shielded CPUs";
+    let effect = "records which CPUs are shielded";
     Change::optional(target, sides.shielded.to_string(), effect)
 }
 
@@ -112,7 +112,8 @@ fn by_cpuset(
 ) -> Result<Planned, Impossible> {
     let group = hierarchy.group();
     if surroundings.root.exists(&group) {
-        let reason = format!("{group} exists already: another shield is up; see `whylate treat status`");
+        let reason =
+            format!("{group} exists already: another shield is in force; see `whylate treat status`");
         return Err(Impossible::new(reason));
     }
     let mut planned = Planned::changes(remember(threads, surroundings));

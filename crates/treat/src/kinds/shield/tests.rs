@@ -188,7 +188,7 @@ fn by_a_partition_of_version_2() {
     assert!(last.code == WarningCode::ThreadsEvicted && last.text.ends_with("control (30)"), "{last:?}");
     let twice = format!("{MACHINE}{V2}== sys/fs/cgroup/whylate-shield/cpuset.cpus := 1\n");
     let (_folder, surroundings) = machine(&twice);
-    assert!(shield("1").plan(&surroundings).unwrap_err().reason.contains("another shield is up"));
+    assert!(shield("1").plan(&surroundings).unwrap_err().reason.contains("another shield is in force"));
 }
 
 #[test]
