@@ -86,7 +86,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "repeats = 3",
             "repeats = 3\ncauses_from = \"tracefs\"",
-            "plan.toml:4:15: causes_from: says where causes come from; it needs `causes = true`",
+            "plan.toml:4:15: causes_from: has no effect without causes; add `causes = true`",
         ),
         (
             "interval = \"200us\"",
@@ -131,7 +131,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "loads = [\"l3\"]",
             "loads = [\"l4\"]",
-            "plan.toml:21:10: cell[0].loads[0]: unknown load `l4`; there is l3, noise",
+            "plan.toml:21:10: cell[0].loads[0]: unknown load `l4`; choose from l3, noise",
         ),
         (
             "kind = \"timer\"",
@@ -173,7 +173,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nkind = \"thp\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `name`; cells need one to refer to",
+            "plan.toml:20:1: treatment[0]: has no `name`; give it a name, which cells then list",
         ),
         (
             "[[cell]]",
@@ -268,7 +268,7 @@ fn wrong_overrides_name_themselves() {
         ("duration", "--set duration: has no `=`; write for example `--set duration=10s`"),
         ("duration=5", "--set duration=5: duration: `5` has no unit; write for example `200us`"),
         ("durration=5s", "--set durration=5s: durration: unknown key `durration`; did you mean `duration`?"),
-        ("load.l5.rate=5%", "--set load.l5.rate=5%: load.l5.rate: no `l5` in `load`; there is l3, noise"),
+        ("load.l5.rate=5%", "--set load.l5.rate=5%: load.l5.rate: no `l5` in `load`; choose from l3, noise"),
         ("name.x=5", "--set name.x=5: name.x: `name` is string, not a table"),
         (
             "probe.timer.priority=0",
@@ -414,7 +414,7 @@ fn traces_can_be_asked_for_and_refused_by_overrides() {
     assert_eq!(with(&["trace.profile=functions"]).unwrap().profile, TraceProfile::Functions);
     assert_eq!(with(&["trace=on-spike", "trace=off"]), None);
     for (text, expected) in [
-        ("trace=always", "--set trace=always: trace: unknown value `always`; there is on-spike, off"),
+        ("trace=always", "--set trace=always: trace: unknown value `always`; choose from on-spike, off"),
         ("trace.worst=0", "trace.worst: must be 1 to 1000"),
         ("trace.profil=light", "trace.profil: unknown key `profil`; did you mean `profile`?"),
         ("trace.above=0s", "trace.above: must be above 0s"),

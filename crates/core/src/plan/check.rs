@@ -98,7 +98,7 @@ fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
         return Err(document.error_at("limit", "must be above 0s; leave it out for no limit"));
     }
     if plan.causes_from.is_some() && !plan.causes {
-        return Err(document.error_at("causes_from", "says where causes come from; it needs `causes = true`"));
+        return Err(document.error_at("causes_from", "has no effect without causes; add `causes = true`"));
     }
     match plan.target.cpus {
         CpuSelector::Target | CpuSelector::Others => {
@@ -142,7 +142,7 @@ fn check_name<'p>(
     document: &Document<'_>,
 ) -> Result<(), PlanError> {
     if name.is_empty() || name.contains(['/', '+']) || name.chars().any(char::is_control) {
-        let message = format!("`{name}` is not a name; it must not be empty or hold `/` or `+`");
+        let message = format!("`{name}` is not a name; a name must not be empty or contain `/` or `+`");
         return Err(document.error_at(key, message));
     }
     if !names.insert(name) {

@@ -278,7 +278,11 @@ impl<'a> Document<'a> {
             _ => None,
         };
         let Some(name) = name else {
-            return Err(self.error(span, key.to_owned(), "has no `name`; cells need one to refer to"));
+            return Err(self.error(
+                span,
+                key.to_owned(),
+                "has no `name`; give it a name, which cells then list",
+            ));
         };
         Ok((kind, self.value(name, &format!("{key}.name"), &[])?, value))
     }

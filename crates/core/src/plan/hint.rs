@@ -19,7 +19,7 @@ pub(super) fn with_suggestion(message: &str, more_keys: &[&str]) -> String {
     }
 }
 
-/// `; did you mean …` or `; there is …`.
+/// `; did you mean …` or `; choose from …`.
 pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
     let nearest = known
         .iter()
@@ -28,6 +28,6 @@ pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
     match nearest {
         Some((similarity, candidate)) if similarity >= 0.8 => format!("; did you mean `{candidate}`?"),
         _ if known.is_empty() => "; there is none".to_owned(),
-        _ => format!("; there is {}", known.join(", ")),
+        _ => format!("; choose from {}", known.join(", ")),
     }
 }

@@ -75,10 +75,10 @@ pub struct Plan {
     pub noise_floor: Nanos,
     /// Length of a stored interval; by default a sixtieth of the duration, at least 1s, at most 60s.
     pub interval: Option<Nanos>,
-    /// A repeat of a cell that takes longer is stopped and counts as failed; by default twice the expected time plus a
-    /// minute.
+    /// Time limit of a repeat of a cell: a longer repeat is stopped and counts as failed; by default twice the expected
+    /// time plus a minute.
     pub timeout: Option<Nanos>,
-    /// A latency above it makes the verdict `fail`.
+    /// Limit: a latency above this makes the verdict `fail`.
     pub limit: Option<Nanos>,
     /// The primary statistic, by which cells are compared. By default the maximum of the first probe if there is a
     /// limit, otherwise its 0.999 quantile (for `stall` the lost share).

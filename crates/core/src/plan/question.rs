@@ -28,11 +28,11 @@ words! {
         GapRate = "gaps_per_s" | "gaps",
         /// Samples above the limit (100 us without one), per hour.
         SpikeRate = "spikes_per_h" | "spikes",
-        /// The 0.99 quantile of the machine's own latency: less what the hypervisor or the firmware took.
+        /// The 0.99 quantile of the machine's own latency: without the time that the hypervisor or the firmware took.
         OwnP99 = "own_p99" | "own p99",
         /// The 0.999 quantile of the machine's own latency.
         OwnP999 = "own_p99.9" | "own p99.9",
-        /// The largest own latency.
+        /// The largest sample of the machine's own latency.
         OwnMax = "own_max" | "own max",
     }
 }
@@ -93,7 +93,7 @@ impl fmt::Display for SeriesStatistic {
     }
 }
 
-as_text!(SeriesStatistic, "timer p99.9", "A probe or one of its series, and a statistic of it");
+as_text!(SeriesStatistic, "timer p99.9", "A probe or one of its series, and a statistic");
 
 impl SeriesStatistic {
     /// Whether it is of that series.
@@ -149,7 +149,7 @@ words! {
         Lower = "lower",
         /// The second cell has the higher values.
         Higher = "higher",
-        /// Either.
+        /// Either direction.
         Different = "different",
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A limit: more traces of one cell would never be read.
 const WORST_MAX: u32 = 1000;
 
-/// Which moments of a run are kept as traces. In a plan `trace = "on-spike"`, or a section with more.
+/// When a run saves traces, and what they contain: in a plan `trace = "on-spike"`, or a section with more keys.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -91,7 +91,7 @@ words! {
     /// How much is recorded.
     #[derive(Default)]
     pub enum TraceProfile: "a profile" {
-        /// Events of the scheduler, interrupts, timers and interprocessor interrupts: what names most causes.
+        /// Events of the scheduler, interrupts, timers and interprocessor interrupts, which show most causes.
         #[default]
         Light = "light",
         /// The same and every kernel function (the function tracer): names the function that held the CPU.

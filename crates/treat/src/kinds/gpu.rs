@@ -45,8 +45,10 @@ impl Planner for GpuPowerPlan {
         for text in &self.devices {
             if !all.iter().any(|device| device.is_named(text)) {
                 let known: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
-                let reason =
-                    format!("devices: there is no graphics device `{text}`; there is {}", known.join(", "));
+                let reason = format!(
+                    "devices: there is no graphics device `{text}`; choose from {}",
+                    known.join(", ")
+                );
                 return Err(Impossible::new(reason));
             }
         }
