@@ -53,7 +53,7 @@ codes! {
         "give marks where the work begins and ends (--begin, --end), or choose one activation for each period (--per-period) or for each wake-up (--per-wakeup)";
     /// The watched command ended with an error.
     CommandFailed = "command-failed";
-    /// Some watched threads are ordinary ones that use timers: the kernel may let these timers expire late.
+    /// Some watched threads are ordinary tasks that use timers: the kernel may let these timers expire late.
     TimerSlack = "timer-slack",
         "give the thread a real-time policy or a smaller timer slack: TimerSlackNSec= in its systemd unit, or prctl(PR_SET_TIMERSLACK) in the thread";
     /// The kernel's runtime verification monitors warned about watched threads (in runs of earlier versions).
@@ -275,7 +275,7 @@ codes! {
     LostEvents = "lost-events", "record with a larger buffer, or fewer events";
     /// Older intervals were merged into longer ones to save disk space.
     OlderCoarser = "older-coarser", "allow more disk space with --disk";
-    /// Settings of the machine have changed since before the run.
+    /// Settings of the machine are not the same as before the run.
     MachineChanged = "machine-changed";
     /// The main thread of the probe runs on a measured CPU.
     MainThreadNotMoved = "main-thread-not-moved";

@@ -133,7 +133,7 @@ pub(super) fn kinds(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let kinds: BTreeSet<&str> =
         inquiry.targets.iter().filter_map(|cpu| inquiry.facts.cpu(cpu)?.kind.as_deref()).collect();
     (kinds.len() > 1).then(|| {
-        code.info("the target CPUs are performance and efficiency cores")
+        code.info("the target CPUs are a mix of performance and efficiency cores")
             .effect("figures of one kind of core do not apply to the other kind")
             .now("look at the figures of each CPU, or measure each kind of core separately")
     })

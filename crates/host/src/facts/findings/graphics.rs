@@ -23,7 +23,7 @@ pub(super) fn runtime_power(inquiry: &Inquiry, code: FindingCode) -> Option<Find
     }
     let finding = code
         .advice(format!(
-            "graphics devices may be powered down and up while measuring ({})",
+            "graphics devices may be powered down and up during a measurement ({})",
             managed.join(", ")
         ))
         .effect(format!(
@@ -196,7 +196,7 @@ pub(super) fn nvidia(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let seen = "/sys/module/nvidia/version";
     Some(if inquiry.facts.kernel.realtime {
         code.serious(format!("the NVIDIA module ({version}) runs on a PREEMPT_RT kernel"))
-            .effect("NVIDIA does not support this; the module disables preemption while it holds locks, and may hang the machine")
+            .effect("NVIDIA does not support PREEMPT_RT; the module disables preemption while it holds locks, and may hang the machine")
             .seen(seen, version)
             .now("run real-time tasks and the device's interrupt on different CPUs, and test for a long time")
             .boot("use another driver, or a kernel without PREEMPT_RT")

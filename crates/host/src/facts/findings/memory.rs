@@ -110,14 +110,14 @@ pub(super) fn shared_cache(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         (_, false) => code.fine(format!("the last-level cache is partitioned by resctrl ({})", own.join(", "))).seen(PATH, own.join(", ")),
         (true, true) => code
             .info(text)
-            .effect("memory accesses of those CPUs evict the task's cache lines; this processor can partition the cache")
+            .effect("memory accesses of the other CPUs evict the task's cache lines; this processor can partition the cache")
             .seen(PATH, if is_mounted { "no resctrl group" } else { "not mounted" })
             .now(if is_mounted { "make a resctrl group for the target CPUs" } else { "mount -t resctrl resctrl /sys/fs/resctrl" }),
         (false, true) => Finding {
             treatment: None,
             ..code
                 .info(text)
-                .effect("memory accesses of those CPUs evict the task's cache lines; this processor cannot partition the cache")
+                .effect("memory accesses of the other CPUs evict the task's cache lines; this processor cannot partition the cache")
                 .seen("/proc/cpuinfo", "no flag `cat_l3`")
         },
     })

@@ -99,7 +99,7 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
             .advice(format!("the firmware has interrupted all CPUs {count} times since reset (SMI)"))
             .effect("each SMI stops all CPUs at once for tens to hundreds of microseconds, and the kernel does not notice")
             .seen(format!("MSR 0x34 of CPU {cpu}"), count.to_string())
-            .now("check whether the number grows while you measure (`whylate measure stall`)")
+            .now("check whether the number of SMIs grows while you measure (`whylate measure stall`)")
             .boot("in the firmware setup, switch off what causes SMIs: USB legacy support, power capping, memory scrubbing"),
         Err(unavailable) => code
             .info(format!("interrupts by the firmware (SMI) cannot be counted: {unavailable}"))

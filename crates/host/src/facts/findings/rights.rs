@@ -67,7 +67,7 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "on each CPU, the real-time tasks of this process's control group may together use {budget} us of each \
                  period (RT_GROUP_SCHED)"
             ))
-            .effect("once this time is used up, the tasks are stopped until the next period")
+            .effect("once a group has used up this time, its tasks are stopped until the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };
@@ -87,7 +87,7 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
          `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in again"
     };
     code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
-        .effect("if this is not enough, the measuring thread has page faults, and the latencies include them")
+        .effect("if the measuring thread needs more, it has page faults, and the latencies include them")
         .seen(LIMITS, format!("locked memory {bytes}"))
         .now(fix)
         .into()
@@ -98,10 +98,10 @@ pub(super) fn latency_request(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     const PATH: &str = "/dev/cpu_dma_latency";
     let facts = inquiry.facts;
     if facts.privileges.cpu_dma_latency {
-        return code.well("deep idle states can be avoided while measuring", PATH, "can be written");
+        return code.well("deep idle states can be avoided during a measurement", PATH, "can be written");
     }
     let fix = if facts.environment.container.is_some() {
-        "start the container with `--device /dev/cpu_dma_latency`, as a user who may write it"
+        "start the container with `--device /dev/cpu_dma_latency`, as a user who may write to the device"
     } else {
         "run whylate as root, or give your group write access to the file with a udev rule"
     };

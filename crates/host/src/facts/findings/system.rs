@@ -34,7 +34,8 @@ pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         .now(
             "`sudo sysctl -w kernel.sched_rt_runtime_us=-1` while you measure; leave a CPU to the rest of the system",
         );
-    let boot = "if no real-time loop can take the last CPU: boot with `sysctl.kernel.sched_rt_runtime_us=-1`";
+    let boot =
+        "if real-time loops always leave one CPU free: boot with `sysctl.kernel.sched_rt_runtime_us=-1`";
     Some(inquiry.boot(finding, boot))
 }
 
@@ -160,7 +161,7 @@ pub(super) fn debug_options(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             .then(|| code.fine("no debugging options were given at boot").seen("/proc/cmdline", "none"));
     }
     code.advice(format!("the kernel was booted with debugging options ({})", options.join(" ")))
-        .effect("kernel code takes longer than in production")
+        .effect("kernel code takes longer than without these options")
         .seen("/proc/cmdline", options.join(" "))
         .boot("boot without these options")
         .into()
