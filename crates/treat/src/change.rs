@@ -185,7 +185,7 @@ impl fmt::Display for Target {
                 write!(f, "interrupts of {interface}")
             }
             Self::Ethernet { interface, setting: EthernetSetting::LinkSleep } => {
-                write!(f, "sleep of the link of {interface}")
+                write!(f, "link sleep of {interface}")
             }
             Self::Affinity { task } => write!(f, "affinity of {task}"),
             Self::Scheduling { task } => write!(f, "scheduling of {task}"),

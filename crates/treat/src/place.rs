@@ -330,7 +330,7 @@ fn group_of(
     };
     let Some(text) = root.read(&file)? else {
         if task.is_alive(root) {
-            let problem = format!("the kernel offers no {file}");
+            let problem = format!("this kernel has no {file}");
             return Err(TreatError::Malformed { target: target.to_owned(), problem });
         }
         return Ok(None);

@@ -188,7 +188,7 @@ fn mapped(plan: &FramebufferPlan, device: Option<&Path>, frame: usize) -> Result
     Err(unavailable(&match backend {
         Some(_) => refused.unwrap_or_default(),
         None => format!(
-            "there is no {} memory here that no display shows: name a device, run `modprobe vgem`, or load the module \
+            "there is no {} memory here except memory that a display may show: name a device, run `modprobe vgem`, or load the module \
              in kmod/; `whylate copy --backends` says what is missing",
             modes[0]
         ),

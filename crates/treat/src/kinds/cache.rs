@@ -63,7 +63,7 @@ impl Planner for CachePartitionPlan {
         }
         if others.len() + 1 >= cache.groups_max {
             let reason = format!(
-                "the processor has {} groups, and all are taken: remove one in {MOUNT}",
+                "the processor supports {} resctrl groups, and all are taken: remove one in {MOUNT}",
                 cache.groups_max
             );
             return Err(Impossible::new(reason));
@@ -260,7 +260,7 @@ fn warnings(
         warnings.push(Warning::with_fix(
             WarningCode::CacheGroupsOverlap,
             text,
-            format!("narrow their masks in {MOUNT}"),
+            format!("remove these ways from the masks of the groups in {MOUNT}"),
         ));
     }
     Ok(warnings)

@@ -51,7 +51,7 @@ fn refuse(path: &str, value: &str) -> Result<(), Impossible> {
 
 /// How a file of unknown meaning prints its value: derived from its present content.
 fn reading_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<Reading, Impossible> {
-    let text = required_file(surroundings, path, "check its spelling, and whether its driver is loaded")?;
+    let text = required_file(surroundings, path, "check the path, and whether the driver is loaded")?;
     let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
     let is_affinity = path.ends_with("/smp_affinity")
         || path.ends_with("/default_smp_affinity")

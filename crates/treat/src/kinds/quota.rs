@@ -167,7 +167,7 @@ impl Groups {
 
     fn quota(&self, path: String, quota_us: u64, period_us: u64) -> Change {
         let new = if self.is_v2 { format!("{quota_us} {period_us}") } else { quota_us.to_string() };
-        let effect = format!("its tasks may use {quota_us} of each {period_us} us");
+        let effect = format!("tasks of the group may use {quota_us} of each {period_us} us");
         Change::required(Target::file_with(path, Reading::Words), new, effect)
     }
 

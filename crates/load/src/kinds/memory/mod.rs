@@ -198,11 +198,12 @@ fn wait_prepared(
 /// What differs from the request.
 fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let fix = "reserve them (`sysctl vm.nr_hugepages=N`) or allow transparent ones \
+    let fix = "reserve huge pages (`sysctl vm.nr_hugepages=N`) or allow transparent huge pages \
                (`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`)";
     match pages {
         HugePages::Unavailable { reason } => {
-            let text = format!("the memory load runs on small pages, so TLB misses slow it down: {reason}");
+            let text =
+                format!("the memory load has no huge pages, so TLB misses slow the load down: {reason}");
             warnings.push(Warning::with_fix(WarningCode::NoHugePages, text, fix));
         }
         HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
@@ -213,8 +214,7 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
         _ => {}
     }
     if spec.access == MemoryAccess::NonTemporal && !kernels.has_streaming_stores() {
-        let text =
-            "this CPU has no non-temporal stores that are supported: the load writes through the caches";
+        let text = "whylate supports no non-temporal stores on this CPU: the load uses ordinary stores, through the caches";
         warnings.push(Warning::new(WarningCode::NoNonTemporalStores, text));
     }
     warnings

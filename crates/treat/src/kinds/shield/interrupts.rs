@@ -30,12 +30,12 @@ pub(super) fn plan(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let stay: Vec<String> = fixed.iter().filter(hits).map(|line| name(line)).collect();
     if !stay.is_empty() {
         let text = format!(
-            "the kernel does not let these interrupts be moved from CPU {}: {}",
+            "the kernel does not allow moving these interrupts away from CPU {}: {}",
             sides.shielded,
             listed(&stay)
         );
         let fix = format!(
-            "boot with `isolcpus=managed_irq,{}`; a managed interrupt comes only when the CPU itself uses the device",
+            "boot with `isolcpus=managed_irq,{}`; managed interrupts then reach the CPU only if its own tasks use the device",
             sides.shielded
         );
         planned.warnings.push(Warning::with_fix(WarningCode::InterruptsStay, text, fix));

@@ -160,13 +160,13 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
         Change::required(
             Target::Directory { path: group.clone() },
             Target::PRESENT,
-            "a group for what may run on the shielded CPUs",
+            "a group for tasks that may run on the shielded CPUs",
         ),
         inside(file("cgroup.type"), "threaded", "single threads can enter the group".to_owned()),
         inside(
             Target::file_with(format!("{group}/cpuset.cpus"), Reading::CpuList),
             &cpus.to_string(),
-            format!("its CPUs are {cpus}"),
+            format!("the CPUs of the group are {cpus}"),
         ),
         inside(
             file("cpuset.cpus.partition"),
@@ -204,8 +204,7 @@ fn members(
             sides.shielded,
             listed(&leaving)
         );
-        let fix =
-            "start these threads again after the shield, in its group (`whylate treat apply shield --help`)";
+        let fix = "while the shield is in force, start these threads again in its group (`whylate treat apply shield --help`)";
         planned.warnings.push(Warning::with_fix(WarningCode::ThreadsEvicted, text, fix));
     }
 }
@@ -225,16 +224,16 @@ fn v1<'t>(
     let groups =
         [(format!("{mount}/{OTHERS_GROUP}"), &sides.others, "1"), (hierarchy.group(), &sides.shielded, "0")];
     for (group, cpus, balanced) in groups {
-        let effect = format!("a group for what may run on CPU {cpus}");
+        let effect = format!("a group for tasks that may run on CPU {cpus}");
         changes.push(Change::required(Target::Directory { path: group.clone() }, Target::PRESENT, effect));
         let file = |name: &str, reading| Target::file_with(format!("{group}/{name}"), reading);
         let files = [
-            (file("cpuset.mems", Reading::CpuList), memory.clone(), "it may use all memory"),
+            (file("cpuset.mems", Reading::CpuList), memory.clone(), "the group may use all memory"),
             (file("cpuset.cpus", Reading::CpuList), cpus.to_string(), "its CPUs"),
             (
                 file("cpuset.sched_load_balance", Reading::Whole),
                 balanced.to_owned(),
-                "whether load is balanced in it",
+                "whether the scheduler balances load in the group",
             ),
         ];
         let inside = files
@@ -242,7 +241,7 @@ fn v1<'t>(
             .map(|(target, new, effect)| Change::required(target, new, effect).undone(Undoing::WithFolder));
         changes.extend(inside);
     }
-    let effect = "load is balanced within groups only";
+    let effect = "the scheduler balances load only within groups";
     changes.push(Change::required(Target::file(balance), "0", effect));
     let joins = members.filter_map(|(thread, task)| join(thread, task, sides, mount, surroundings));
     changes.extend(joins.collect::<Vec<_>>());
