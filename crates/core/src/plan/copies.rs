@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopiesPlan {
-    /// The CPU that copies; of several CPUs the first.
+    /// The CPU that copies; if several CPUs are given, the first one.
     pub cpus: CpuSelector,
     /// Copy methods; by default all that the CPU supports.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -111,8 +111,8 @@ fn refuse_a_display_in_use(plan: &GraphicsPlan) -> Result<(), LoadError> {
 /// A display shows something that the load would draw over.
 fn in_use(what: &str) -> LoadError {
     LoadError::Unavailable(format!(
-        "the graphics load: the display of {what} is in use; allow it with `--yes-draw-on-my-screen` (in a plan \
-         `yes_draw_on_my_screen = true`), or take another device"
+        "the graphics load: the display of {what} is in use; confirm with `--yes-draw-on-my-screen` (in a plan \
+         `yes_draw_on_my_screen = true`), or choose another device"
     ))
 }
 
