@@ -74,7 +74,7 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
     match (is_place, is_value) {
         (true, true) => refused.map_or(Ok(()), Err),
         (false, _) => Err("no treatment changes it"),
-        (true, false) => Err("it has no such value"),
+        (true, false) => Err("the setting cannot have this value"),
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
             filesystem: filesystem.to_owned(),
             options: String::new(),
         };
-        let (place, value) = (Err("no treatment changes it"), Err("it has no such value"));
+        let (place, value) = (Err("no treatment changes it"), Err("the setting cannot have this value"));
         for (target, old, new, expected) in [
             (Target::file("/etc/passwd"), "", "root::0:0:::", place),
             (Target::file("/sys/../etc/passwd"), "", "x", place),

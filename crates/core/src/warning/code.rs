@@ -119,7 +119,7 @@ codes! {
     CpusMissing = "lines-missing";
     /// A figure is typical of a known mechanism.
     KnownSignature = "known-signature";
-    /// The other tool recorded nothing above its threshold.
+    /// The tool that made this result recorded nothing above its threshold.
     NothingSeen = "nothing-seen";
     /// The kernel log has a message about a cause of latency.
     KernelLog = "kernel-log", "whylate explain --why KIND says what the message means";
@@ -375,7 +375,7 @@ codes! {
     TreatmentNotRestored = "treatment-not-restored", "whylate treat restore";
     /// Treatments that another run or command applied are in force.
     TreatmentsInForce = "treatments-in-force", "whylate treat restore";
-    /// An optional treatment cannot be applied here: its cells run without it.
+    /// An optional treatment cannot be applied on this machine: cells with this treatment run without it.
     TreatmentLeftOut = "treatment-left-out";
     /// The record of the treatments could not be stored.
     TreatmentsNotKept = "treatments-not-kept";

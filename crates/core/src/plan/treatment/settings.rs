@@ -111,7 +111,7 @@ Examples:
   whylate treat apply sysfs /sys/kernel/mm/ksm/run 0
   whylate treat apply sysfs '/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval' 0"))]
 pub struct SysfsPlan {
-    /// File below /sys or /proc; `{cpu}` in it stands for each of --cpus.
+    /// File below /sys or /proc; `{cpu}` in the path stands for each CPU of --cpus.
     #[schemars(extend("x-flag" = Flag::positional("path")))]
     pub path: String,
     /// Text to write into the file.

@@ -453,7 +453,7 @@ pub(super) fn firmware_calls(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     }
     code.info("EFI runtime services are on: the kernel reads EFI variables and the clock through the firmware")
         .effect("a firmware call runs with preemption disabled; on many boards it raises an SMI that stops all CPUs for milliseconds")
-        .seen(PATH, "there")
+        .seen(PATH, "present")
         .boot("boot with `efi=noruntime` (the default of PREEMPT_RT)")
         .into()
 }
