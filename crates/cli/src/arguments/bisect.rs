@@ -20,7 +20,7 @@ whylate bisect reads runs of one plan and measures nothing. The probability of a
 most --error if boots of one kernel differ no more than repeats after one boot. To check this, give
 several good and bad runs, each after its own boot. 5 % needs seven repeats, 1 % needs ten.
 
-Exit codes, as `git bisect run` expects them: 0 good, 1 bad, 125 cannot tell (the commit is skipped),
+Exit codes as `git bisect run` expects them: 0 good, 1 bad, 125 cannot tell (git skips the commit),
 128 the good and bad runs or the flags are wrong (the bisection stops).")]
 pub(crate) struct BisectArguments {
     /// The run to judge: a run directory, or RUN:CELL if the run has several cells

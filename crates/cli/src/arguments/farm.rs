@@ -18,8 +18,8 @@ Examples:
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
 An interrupted push continues where it stopped; a run that is already in the lake is not changed.
-A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake, as `farm verify`
-would mark it.
+A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake, as by
+`farm verify`.
 whylate reaches buckets with `curl`. The credentials come from the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or from the cloud's virtual machine. More: docs/FARM.md."
 )]
@@ -86,9 +86,9 @@ Examples:
 
 A group is named by the start of the kernel's release, or by terms as in `whylate runs` (plan, host,
 kernel, verdict, started; labels of the farm file are tags: `tag=soc=rk3588`). Runs that are in both
-groups do not count. Each board's complete runs in both groups are compared by their 0.999 quantiles; the
-uncertainty of the ratio comes from boards, not samples. A board needs three runs in each group.
-Alternating kernels on a board gives a better comparison than one after the other.
+groups do not count. Each board's complete runs in both groups are compared by their 0.999
+quantiles; the uncertainty of the ratio comes from boards, not samples. A board needs three runs in
+each group. Alternating kernels on a board gives a better comparison than one after the other.
 Exit codes as in `whylate compare`: 2 if the second group is worse, 1 if whylate cannot tell or a
 damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
@@ -146,7 +146,7 @@ pub(crate) struct AskedArguments {
 Examples:
   whylate farm render nightly.toml --for kubernetes --farm farm.toml -o DIR
   whylate farm render quick --for slurm --farm farm.toml -o DIR
-  whylate farm render --for ansible --farm farm.toml -o DIR     each host runs the plan of its labels
+  whylate farm render --for ansible --farm farm.toml -o DIR     for each host, the plan of its labels
 
 A farm file names hosts, labels, plans by label, the schedule and the lake (docs/FARM.md). The
 directory has a README.md that says how to begin.")]

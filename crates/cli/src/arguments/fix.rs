@@ -13,7 +13,7 @@ use whylate_runner::campaign::LoaderName;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate fix                                       settings that lower the latencies of the plan `quick`
+  whylate fix                                       settings that lower the plan `quick`'s latencies
   whylate fix memory-load --goal 'timer p99.9'      another plan and statistic
   whylate fix plan.toml --goal 'max < 100us' --budget 1h --yes all
   whylate fix --task audio --deadline 1ms --goal misses         your own task, while it runs
@@ -24,7 +24,7 @@ Examples:
   whylate fix --verify DIR                          after an update: does the proof still hold?
   whylate fix --audit /etc/sysctl.d/99-copied.conf  which of these settings help, and which can go
   whylate fix --campaign /var/lib/c --boot isolcpus=1 --boot 'nohz_full=1 rcu_nocbs=1'
-                                                    tries treatments that need a boot; boots this machine
+                                                    reboots for treatments that need a boot
 
 whylate first measures the unchanged machine. The causes of late time and the findings of
 `whylate check` suggest treatments. Each repeat of the search applies some

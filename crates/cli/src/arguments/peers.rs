@@ -12,7 +12,8 @@ const CYCLICTEST: [(&str, PeerValue, &str); 9] = [
     ("-T", PeerValue::Any, TRACER),
     ("--tracer", PeerValue::Any, TRACER),
 ];
-const HISTOGRAM: &str = "the histogram always has every latency, without a limit; `--json` prints the histogram";
+const HISTOGRAM: &str =
+    "the histogram always has every latency, without a limit; `--json` prints the histogram";
 const VERBOSE: &str = "`--json` prints the histogram and the largest spikes; `--spikes N` lists more spikes";
 const TRACER: &str =
     "`whylate trace record` records what the kernel does until the task is late, and explains the latency";

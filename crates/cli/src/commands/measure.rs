@@ -30,7 +30,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     }
     if let Some(path) = arguments.output {
         if arguments.duration.0 == 0 {
-            bail!("--output: a run has a length; give --duration");
+            bail!("--output: a stored run needs a length; give --duration");
         }
         let plan = Plan {
             name: "measure".to_owned(),

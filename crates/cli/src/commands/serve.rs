@@ -23,8 +23,8 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     let address = arguments.address;
     if !address.ip().is_loopback() && !arguments.behind_proxy {
         bail!(
-            "{address} is not a loopback address, and what is served there is not encrypted: put a proxy with TLS in \
-             front, and say so with --behind-proxy and a token"
+            "{address} is not a loopback address, and whylate serves pages without encryption: put a proxy with TLS in \
+             front, then add --behind-proxy and a token"
         );
     }
     let settings = Settings { address, token: token(arguments.token_file.as_deref())? };

@@ -112,8 +112,8 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let all = usual.all().ok()?;
     let changed: usize =
         all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
-    let text = format!("the journal {} has {changed} changed settings", usual.path().display());
-    let fix = "to see and restore them: the same command without WHYLATE_STATE_DIR";
+    let text = format!("another journal, {}, lists {changed} changed settings", usual.path().display());
+    let fix = "to see and restore these settings: the same command without WHYLATE_STATE_DIR";
     (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }
 
@@ -250,6 +250,6 @@ fn line(change: &TreatChange) -> String {
         ChangeState::Unchanged => format!("{target}: {old} already"),
         ChangeState::Ended => format!("{target}: ended"),
         ChangeState::Rebooted => format!("{target}: reset by a reboot"),
-        ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not {old}"),
+        ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not restored to {old}"),
     }
 }

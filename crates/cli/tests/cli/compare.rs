@@ -161,7 +161,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
         warnings.map(|it| word(it, "text").to_owned()).collect()
     };
     let of_both = mixed(&["compare", new, &format!("{old},other"), "--json"]);
-    assert_eq!(of_both, ["side B: its runs differ in plan.duration"]);
+    assert_eq!(of_both, ["the runs of side B differ in plan.duration"]);
     assert_eq!(mixed(&["compare", old, new, "--json"]), [""; 0]);
 
     assert!(here(&["runs", "remove", old]).error().contains("--yes"));

@@ -95,7 +95,7 @@ impl MachineAdviser<'_> {
         }
         if !yes.is_empty() && yes.iter().all(|id| is_missing(&id)) && !proposal.arms.is_empty() {
             let ids: Vec<&str> = proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
-            bail!("--yes names no proposed treatment; the proposed ones are {}", ids.join(", "));
+            bail!("--yes names no proposed treatment; the proposed treatments are {}", ids.join(", "));
         }
         if !yes.is_empty() {
             if !yes.iter().any(|id| id == "all") {
@@ -122,7 +122,7 @@ impl MachineAdviser<'_> {
         }
         output::message(match rules.mode {
             FixMode::Audit => {
-                "each repeat applies these settings and restores them, leaving out one in turn:"
+                "each repeat applies these settings, leaves out one of them in turn, and restores them:"
             }
             _ => "these treatments may help; each repeat applies some of them and restores the settings:",
         });
@@ -139,8 +139,8 @@ impl MachineAdviser<'_> {
 pub(super) fn can_ask() -> Result<()> {
     if !stdin().is_terminal() {
         bail!(
-            "there is no terminal to ask on which treatments may be tried; add `--yes all` or the ids of those that may, or \
-             `--advise`, which proposes them and tries none"
+            "without a terminal, whylate cannot ask which treatments it may try; add `--yes all`, `--yes` with their ids, or \
+             `--advise`, which only proposes treatments"
         );
     }
     Ok(())
