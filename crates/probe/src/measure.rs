@@ -296,7 +296,7 @@ impl Follow<'_> {
             }
             // The observer may have taken longer than that; the threads have ended meanwhile.
             if clock::now().0 > self.end_ns.saturating_add(OVERDUE_NS) && !session.is_finished() {
-                return Err(ProbeError::Died("overdue, ended by the runner".to_owned()));
+                return Err(ProbeError::Died("took too long, so whylate ended it".to_owned()));
             }
         }
         session.finish()?;

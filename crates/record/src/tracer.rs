@@ -250,12 +250,12 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
             let now_us: Option<u64> = now.and_then(|text| text.trim().parse().ok());
             let is_below = now_us.is_some_and(|now_us| plan.width().0 / 1000 < now_us);
             let sizes = if is_below { [width, window] } else { [window, width] };
-            mode.into_iter().chain(sizes).chain(threshold("shortest gap that counts")).collect()
+            mode.into_iter().chain(sizes).chain(threshold("shortest gap that the tracer reports")).collect()
         }
         Tracer::Osnoise => {
             let width = time("osnoise/runtime_us", plan.width(), "how long the tracer samples");
             let window = time("osnoise/period_us", plan.window(), "how often the tracer samples");
-            let noise = threshold("shortest noise that counts");
+            let noise = threshold("shortest noise that the tracer reports");
             [where_it_runs(), width, window].into_iter().chain(noise).collect()
         }
         Tracer::Timerlat => {

@@ -146,7 +146,7 @@ pub(crate) struct AskedArguments {
 Examples:
   whylate farm render nightly.toml --for kubernetes --farm farm.toml -o DIR
   whylate farm render quick --for slurm --farm farm.toml -o DIR
-  whylate farm render --for ansible --farm farm.toml -o DIR     for each host, the plan of its labels
+  whylate farm render --for ansible --farm farm.toml -o DIR   for each host, the plan of its labels
 
 A farm file names hosts, labels, plans by label, the schedule and the lake (docs/FARM.md). The
 directory has a README.md that says how to begin.")]

@@ -76,8 +76,11 @@ impl TraceActivities {
             stream::cpus_of(buffer.folder())?.into_iter().filter(|cpu| cpus.contains(*cpu)).collect();
         let stacks = keep_stacks(&buffer, &functions);
         let known: Vec<&str> = names.iter().copied().chain(stacks.is_ok().then_some(STACK)).collect();
-        missing
-            .extend(stacks.err().map(|reason| incomplete(&format!("late timers have no stack: {reason}"))));
+        missing.extend(
+            stacks
+                .err()
+                .map(|reason| incomplete(&format!("the causes of late timers have no stack: {reason}"))),
+        );
         let stream = Stream::open(&buffer, &rings, &known)?;
         let own = own_threads();
         for event in &names {

@@ -32,7 +32,7 @@ impl Steps {
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
                 "{} of the budget are left, and a proof takes {} at least: treatments that are not proved yet remain undecided; a search with \
-                 `--budget {}s` could prove it",
+                 `--budget {}s` could decide",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
                 (self.took_ns + needed).div_ceil(1_000_000_000) * 2
@@ -110,7 +110,7 @@ fn estimate(search: &Search, registration: &FixRegistration, each_ns: u64, took_
         _ => "treatments",
     };
     format!(
-        "{count} {what}, about {} for a repeat: about {} where one of them helps, {} where none does; never more than {}",
+        "{count} {what}, about {} for a repeat: about {} if one of them helps, {} if none helps; never more than {}",
         nanoseconds(each_ns),
         time(true),
         time(false),
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "12 treatments, about 3.00 s for a repeat: about {} where one of them helps, {} where none does; never more than 30.0 min",
+                "12 treatments, about 3.00 s for a repeat: about {} if one of them helps, {} if none helps; never more than 30.0 min",
                 expected(3, true),
                 expected(3, false)
             )

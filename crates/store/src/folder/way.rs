@@ -33,7 +33,7 @@ pub(super) fn open(folder: &impl AsFd, name: &Path, flags: OFlags) -> io::Result
     };
     opened.map_err(|error| match error {
         Errno::LOOP => {
-            io::Error::other("its path contains a symbolic link: whylate follows no links inside a run")
+            io::Error::other("the path contains a symbolic link, and whylate follows no links inside a run")
         }
         other => other.into(),
     })
