@@ -216,7 +216,7 @@ fn check(known: &[String], tracer: Tracer) -> Result<(), RecordError> {
         return Ok(());
     }
     Err(RecordError::Unavailable(format!(
-        "this kernel has no {tracer} tracer ({} is off; it has: {})",
+        "this kernel has no {tracer} tracer ({} is off; the tracers here are {})",
         tracer.option(),
         known.join(", ")
     )))
@@ -232,7 +232,7 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
     };
     let where_it_runs = || {
         let target = Target::file_with(path("osnoise/cpus"), Reading::CpuList);
-        Change::required(target, cpus.to_string(), reason("where it runs"))
+        Change::required(target, cpus.to_string(), reason("CPUs that the tracer measures"))
     };
     let threshold = |effect| plan.threshold.map(|least| time("tracing_thresh", least, effect));
     match plan.tracer {
@@ -240,7 +240,7 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
             // Kernels before 5.14 have only this mode.
             let mode = top.join(MODE_FILE).exists().then(|| {
                 let target = Target::file_with(path(MODE_FILE), Reading::Bracketed);
-                Change::required(target, "round-robin", reason("on one CPU after the other"))
+                Change::required(target, "round-robin", reason("measures one CPU after the other"))
             });
             let width =
                 time("hwlat_detector/width", plan.width(), "how long the tracer samples in each window");

@@ -30,7 +30,7 @@ pub enum StoreError {
     /// The same, because all users may write there.
     #[error(
         "{0}: other users may write there; as root, whylate writes only where no other user may write: run `chmod \
-         go-w` on it"
+         go-w` on this path"
     )]
     OpenToAll(PathBuf),
     /// A run that cannot be continued.

@@ -80,7 +80,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
         0 if file.is_none() => Ok(None),
         TOKEN_LENGTH_MIN.. if is_plain => Ok(Some(token.to_owned())),
         _ => bail!(
-            "a token has {TOKEN_LENGTH_MIN} letters, digits, `-`, `_` or `.` at least: `openssl rand -hex 16` makes one"
+            "a token needs at least {TOKEN_LENGTH_MIN} characters, only letters, digits, `-`, `_` and `.`: `openssl rand -hex 16` makes one"
         ),
     }
 }

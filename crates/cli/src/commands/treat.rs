@@ -227,9 +227,9 @@ fn is_unknown(result: &TreatResult) -> bool {
 fn holder_line(holder: &ChangeHolder) -> String {
     let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
     let state = match (holder.alive, holder.kept) {
-        (true, _) => "which still runs",
+        (true, _) => "still running",
         (false, true) => "kept until it is restored",
-        (false, false) => "which was killed",
+        (false, false) => "killed",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
 }
@@ -244,10 +244,10 @@ fn line(change: &TreatChange) -> String {
     let effect = change.effect.as_ref().map(|effect| format!("  ({effect})")).unwrap_or_default();
     match change.state {
         ChangeState::Planned | ChangeState::Applied => format!("{target}: {old} -> {new}{effect}"),
-        ChangeState::NotNeeded => format!("{target}: {old} already{effect}"),
-        ChangeState::Interrupted => format!("{target}: {old} -> {new}, cut off{effect}"),
+        ChangeState::NotNeeded => format!("{target}: already {old}{effect}"),
+        ChangeState::Interrupted => format!("{target}: {old} -> {new}, interrupted{effect}"),
         ChangeState::Restored => format!("{target}: {new} -> {old}"),
-        ChangeState::Unchanged => format!("{target}: {old} already"),
+        ChangeState::Unchanged => format!("{target}: already {old}"),
         ChangeState::Ended => format!("{target}: ended"),
         ChangeState::Rebooted => format!("{target}: reset by a reboot"),
         ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not restored to {old}"),

@@ -66,7 +66,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     if !is_scheduled && let Err(error) = schedule::schedule_this_thread(wanted) {
         if let Scheduling::Deadline { .. } = wanted {
             return Err(Failure::Unavailable(format!(
-                "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel takes a deadline task only when it \
+                "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel accepts a deadline task only if it \
                  may run on every CPU of its root domain; make an exclusive cpuset of CPU {cpu}, or use \
                  `--policy fifo`"
             )));

@@ -31,7 +31,7 @@ impl Steps {
         let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
-                "{} of the budget are left, and a proof takes {} at least: treatments that are not proved yet remain undecided; a search with \
+                "{} of the budget are left, and a proof takes at least {}: treatments that are not proved yet remain undecided; a search with \
                  `--budget {}s` could decide",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
@@ -91,7 +91,9 @@ impl Steps {
             FixPhase::Reduce if arms.is_empty() => {
                 format!("checking whether the unchanged machine is as good (at most {at_most})")
             }
-            FixPhase::Reduce => format!("checking whether `{names}` are as good as all (at most {at_most})"),
+            FixPhase::Reduce => format!(
+                "checking whether `{names}` are as good as all treatments together (at most {at_most})"
+            ),
             FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
         };
         run.audience.said(&line);

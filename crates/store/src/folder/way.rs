@@ -98,8 +98,8 @@ pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
         let is_roots = metadata.uid() == 0 && at.metadata()?.uid() == 0;
         if geteuid().is_root() && !is_roots {
             let text = format!(
-                "`{}` in this path is a symbolic link of user {}, which root does not follow: give the path to its \
-                 target",
+                "`{}` in this path is a symbolic link of user {}, which root does not follow: give the path of \
+                 its target",
                 part.display(),
                 metadata.uid()
             );

@@ -206,7 +206,7 @@ const MEANINGS: [Meaning; 25] = [
     },
     Meaning {
         name: CAUSES_FROM_TRACEFS,
-        source: "an instance with the events above",
+        source: "a trace instance with the events of causes",
         effect: "without BPF programs there are no causes",
         fix: FIX_EVENTS,
     },

@@ -60,7 +60,7 @@ impl MachineAdviser<'_> {
         let Choice { yes, never, .. } = self.choice;
         let is_possible = |treatment: &TreatmentPlan| {
             if never.contains(&treatment.name) {
-                return Err("--never names it".to_owned());
+                return Err("excluded by --never".to_owned());
             }
             possible(root, &now, &target, &treatment.kind)
         };
@@ -90,7 +90,10 @@ impl MachineAdviser<'_> {
         let is_missing = |id: &&String| *id != "all" && !known(id);
         for missing in yes.iter().filter(is_missing) {
             let left = proposal.left_out.iter().find(|left| left.id == *missing);
-            let why = left.map_or("no measurement or setting here suggests it", |left| &left.why);
+            let why = left
+                .map_or("no measurement or setting of this machine suggests this treatment", |left| {
+                    &left.why
+                });
             output::message(&format!("--yes {missing}: not tried: {why}"));
         }
         if !yes.is_empty() && yes.iter().all(|id| is_missing(&id)) && !proposal.arms.is_empty() {
@@ -108,7 +111,7 @@ impl MachineAdviser<'_> {
                 if !ids.is_empty() {
                     output::message(&format!("also proposed, but not named by --yes: {}", ids.join(", ")));
                 }
-                let why = "--yes does not name it";
+                let why = "not named by --yes";
                 proposal.left_out.extend(others.into_iter().map(|arm| FixLeftOut {
                     id: arm.treatment.name,
                     reason: arm.reason,
