@@ -24,7 +24,7 @@ pub(crate) struct CompareArguments {
     /// RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     pub(crate) sides: Vec<String>,
-    /// Runs to show how much runs of the first side differ from each other [default: the runs in its folder]
+    /// Similar runs that show how much runs of the first side vary [default: runs in the first run's folder]
     #[arg(long, value_name = "RUN", num_args = 1.., value_delimiter = ',')]
     pub(crate) history: Option<Vec<PathBuf>>,
     /// The statistic that decides, for example `timer p99.9` [default: the plan's]

@@ -49,7 +49,7 @@ pub(crate) struct CopyArguments {
     /// Trials for each method and block
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) trials: u32,
-    /// Lists the ways to get memory of each type, and copies nothing
+    /// Lists the backends that provide each memory type, and copies nothing
     #[arg(long)]
     pub(crate) backends: bool,
     /// terminal, markdown or html [default: by the extension of the --output file, else terminal]

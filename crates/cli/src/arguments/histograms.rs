@@ -48,7 +48,7 @@ pub(crate) struct HistogramsArguments {
     /// How often to show or write the histograms; a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) interval: Nanos,
-    /// terminal: a table; osadl: files like those of the OSADL patch below /sys/kernel/debug/latency_hist
+    /// terminal: a table; osadl: the files that the OSADL patch has in /sys/kernel/debug/latency_hist
     #[arg(long, value_enum, default_value = "terminal", hide_possible_values = true)]
     #[arg(requires_if("osadl", "output"))]
     pub(crate) format: HistogramsFormat,

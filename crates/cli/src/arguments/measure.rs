@@ -37,10 +37,10 @@ pub(crate) struct ProbeArguments {
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,
-    /// At --break, writes a marker into a trace that you record in tracefs, and stops it (tracing_on = 0)
+    /// At --break, writes a marker into a trace that you record in tracefs, and stops this trace (tracing_on = 0)
     #[arg(long)]
     pub(crate) tracemark: bool,
-    /// Stores the measurement as a run in this directory, for report, compare and export; new or empty
+    /// Stores the measurement as a run in this directory (new or empty), for report, compare and export
     #[arg(short, long, value_name = "DIR", conflicts_with = "tracemark")]
     pub(crate) output: Option<PathBuf>,
     /// Explains each warning

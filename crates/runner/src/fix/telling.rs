@@ -32,7 +32,7 @@ impl Steps {
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
                 "{} of the budget are left, and a proof takes at least {}: treatments that are not proved yet remain undecided; a search with \
-                 `--budget {}s` could decide",
+                 `--budget {}s` could prove more",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
                 (self.took_ns + needed).div_ceil(1_000_000_000) * 2
