@@ -27,10 +27,9 @@ Examples:
                                                     reboots for treatments that need a boot
 
 whylate first measures the unchanged machine. The causes of late time and the findings of
-`whylate check` suggest treatments. Each repeat of the search applies some
-treatments, measures, and restores the settings. The best treatments are then compared with the
-unchanged machine on fresh data, in pairs with a random order. At most 5 % of searches give a wrong
-proof.
+`whylate check` suggest treatments. Each repeat of the search applies some treatments, measures, and
+restores the settings. The best treatments are then compared with the unchanged machine on new data,
+in pairs with a random order. At most 5 % of searches give a wrong proof.
 
 A campaign boots the machine once for each repeat, with a boot entry that the boot loader uses only
 once. The default boot entry is not changed. A systemd unit continues the campaign after each boot.

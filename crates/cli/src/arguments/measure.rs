@@ -108,7 +108,8 @@ Examples:
         let command = Self::augment_args(command);
         // It ends by itself.
         let is_counted = keys.iter().any(|key| key.name == "samples" && !key.default.is_empty());
-        let until_samples = "How long to measure at most; a bare number is seconds, 0 is until --samples";
+        let until_samples =
+            "Longest time to measure; a bare number is seconds, 0 is until --samples are taken";
         let command = command.mut_arg("duration", |duration| match is_counted {
             true => duration.default_value("0").help(until_samples),
             false => duration,

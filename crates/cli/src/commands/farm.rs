@@ -144,7 +144,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         }
     }
     if runs.is_empty() {
-        output::message(&format!("{} holds no run", lake.url()));
+        output::message(&format!("{} has no runs", lake.url()));
     }
     Ok(if damaged == 0 { Ending::Pass } else { Ending::Incomplete })
 }

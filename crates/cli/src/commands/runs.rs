@@ -58,7 +58,7 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
     let folder = folder(None)?;
     let newest = whylate_store::newest(&folder);
     let newest = newest.with_context(|| {
-        format!("{} holds no run yet; name one, or begin with `whylate run`", folder.display())
+        format!("{} has no run yet; name a run, or begin with `whylate run`", folder.display())
     })?;
     output::message(&format!("latest: {}", newest.display()));
     Ok(newest)

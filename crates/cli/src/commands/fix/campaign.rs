@@ -23,7 +23,7 @@ use whylate_runner::{RunOptions, check_tracers, prepare};
 use whylate_store::{Keeping, RunInfo};
 
 const NO_RIGHT: Refused = Refused(
-    "--campaign: this user may not write the unit and the boot entry of a campaign, nor boot the machine; run as root (sudo)",
+    "--campaign needs root to write a systemd unit and a boot entry, and to reboot the machine; use sudo",
 );
 
 /// Performs the action of `--campaign`.
