@@ -127,7 +127,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
         finish(command)
     };
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
-    assert!(here(&["report"]).error().contains("holds no run yet"));
+    assert!(here(&["report"]).error().contains("has no run yet"));
     for _ in 0..2 {
         let said = here(&["run", &plan, "-q"]);
         assert!(matches!(said.code, Some(0 | 2)), "{said:?}");
