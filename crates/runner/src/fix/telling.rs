@@ -89,12 +89,12 @@ impl Steps {
                 format!("checking whether `{names}` helps in addition to the others (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!("checking whether the unchanged machine is as good (at most {at_most})")
+                format!("checking whether the unchanged machine performs as well (at most {at_most})")
             }
             FixPhase::Reduce => format!(
                 "checking whether `{names}` are as good as all treatments together (at most {at_most})"
             ),
-            FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
+            FixPhase::Combine => format!("confirming the remaining treatments: `{names}` (at most {at_most})"),
         };
         run.audience.said(&line);
     }
