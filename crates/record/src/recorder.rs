@@ -62,8 +62,10 @@ impl Recorder {
             }
         }
         if !missing.is_empty() {
-            let text =
-                format!("this kernel has no {}; causes that need them are not found", missing.join(", "));
+            let text = format!(
+                "this kernel has no {}; whylate cannot find causes that need these events",
+                missing.join(", ")
+            );
             warnings.push(Warning::new(WarningCode::EventsMissing, text));
         }
         let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;

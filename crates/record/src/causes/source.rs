@@ -162,7 +162,10 @@ fn events(tracefs: &Tracefs) -> (Vec<String>, Vec<Warning>) {
     let vectors: Vec<String> =
         tracefs.events(VECTORS.0).into_iter().filter(|event| !event.starts_with(VECTORS.1)).collect();
     if vectors.is_empty() {
-        missing.push("interrupts by vector are not recorded: this kernel has no events for them".to_owned());
+        missing.push(
+            "interrupts by vector are not recorded: this kernel has no events for these interrupts"
+                .to_owned(),
+        );
     }
     events.extend(vectors);
     (events, missing.iter().map(|text| incomplete(text)).collect())

@@ -94,7 +94,9 @@ impl Steps {
             FixPhase::Reduce => format!(
                 "checking whether `{names}` are as good as all treatments together (at most {at_most})"
             ),
-            FixPhase::Combine => format!("confirming the remaining treatments: `{names}` (at most {at_most})"),
+            FixPhase::Combine => {
+                format!("confirming the remaining treatments: `{names}` (at most {at_most})")
+            }
         };
         run.audience.said(&line);
     }
