@@ -38,7 +38,7 @@ pub(crate) struct WatchArguments {
     /// Every thread of this name (the kernel cuts names to 15 bytes), also threads that start later
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) task: Option<String>,
-    /// Every thread of this process, and of those that it starts
+    /// Every thread of this process and of its child processes
     #[arg(long, value_name = "PID", group = "target")]
     pub(crate) pid: Option<u32>,
     /// Every thread in this systemd unit
@@ -86,7 +86,7 @@ pub(crate) struct WatchArguments {
     /// Longest acceptable response: a longer one makes the verdict `fail`; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) limit: Option<Nanos>,
-    /// How many of the worst activations of each thread are explained
+    /// Number of worst activations of each thread to explain
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) worst: u32,
     /// Keeps traces of the 3 longest waits for a CPU above --limit, --deadline or 100us (adds cost to each event)
