@@ -228,7 +228,7 @@ fn holder_line(holder: &ChangeHolder) -> String {
     let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
     let state = match (holder.alive, holder.kept) {
         (true, _) => "still running",
-        (false, true) => "kept until it is restored",
+        (false, true) => "kept until restored",
         (false, false) => "killed",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
