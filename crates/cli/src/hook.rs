@@ -39,7 +39,9 @@ impl Hook {
         let deadline = Instant::now() + PATIENCE;
         while let Ok(None) = child.try_wait() {
             if Instant::now() >= deadline {
-                output::message("warning: the command of --on-threshold still runs and is left alone");
+                output::message(
+                    "warning: the command of --on-threshold still runs; whylate does not stop it",
+                );
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));

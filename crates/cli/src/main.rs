@@ -17,8 +17,7 @@ use std::process::ExitCode;
 use whylate_core::text;
 use whylate_host::HostRoot;
 
-const OF_CALLER: &str =
-    "the environment is that of the user who ran sudo; use a shell of root (`sudo -i`) to set it";
+const OF_CALLER: &str = "the variable comes from the user who ran sudo; set it in a root shell (`sudo -i`)";
 
 #[global_allocator]
 static ALLOCATOR: whylate_runner::ReservingAllocator = whylate_runner::ReservingAllocator;

@@ -223,7 +223,7 @@ pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
         (!shared.is_empty()).then_some((pid, shared))
     })?;
     let text = format!(
-        "another whylate (pid {pid}) measures on CPU {shared} too: each of them delays the other's tasks"
+        "another whylate (pid {pid}) measures on CPU {shared} too: each one delays the other's tasks"
     );
     Some(Warning::with_fix(
         WarningCode::OtherWhylate,

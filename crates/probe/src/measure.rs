@@ -237,10 +237,13 @@ pub(crate) fn measure_in_process(
     let broke = session.broke_ns().map(Nanos);
     let disorder = session.disorder();
     if disorder > 0 {
-        warnings.push(Warning::new(WarningCode::CountersDisagree, format!(
-                "the counters of the two CPUs disagree: {disorder} answers were stamped outside of their round \
-                 trip, and the times of each direction are wrong by as much"
-            )));
+        warnings.push(Warning::new(
+            WarningCode::CountersDisagree,
+            format!(
+                "the counters of the two CPUs disagree: {disorder} answers have times outside of their round \
+                 trip, so the times of each direction are wrong"
+            ),
+        ));
     }
     Ok(Outcome { warnings, broke, stopped: follow.stopped })
 }
@@ -296,7 +299,7 @@ impl Follow<'_> {
             }
             // The observer may have taken longer than that; the threads have ended meanwhile.
             if clock::now().0 > self.end_ns.saturating_add(OVERDUE_NS) && !session.is_finished() {
-                return Err(ProbeError::Died("overdue, ended by the runner".to_owned()));
+                return Err(ProbeError::Died("took too long, so whylate ended it".to_owned()));
             }
         }
         session.finish()?;

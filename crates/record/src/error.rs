@@ -22,7 +22,9 @@ pub enum RecordError {
     #[error(transparent)]
     Journal(TreatError),
     /// Something could not be restored.
-    #[error("could not undo everything that the recording changed: {0}; `whylate treat restore` tries again")]
+    #[error(
+        "could not restore all settings that the recording changed: {0}; `whylate treat restore` tries again"
+    )]
     LeftBehind(String),
     /// The programs in the kernel that count latencies cannot go on.
     #[error(transparent)]

@@ -62,8 +62,10 @@ impl Recorder {
             }
         }
         if !missing.is_empty() {
-            let text =
-                format!("this kernel has no {}; causes that need them are not found", missing.join(", "));
+            let text = format!(
+                "this kernel has no {}; whylate cannot find causes that need these events",
+                missing.join(", ")
+            );
             warnings.push(Warning::new(WarningCode::EventsMissing, text));
         }
         let prologue = Prologue::read(buffer.tracefs(), &events, CLOCK, &uname())?;
@@ -108,8 +110,7 @@ fn check_events(buffer: &Buffer, events: &[String]) -> Result<(), RecordError> {
         None => Ok(()),
         Some(event) => {
             let folder = buffer.tracefs().top().join("events");
-            let text =
-                format!("this kernel has no event {event}; those that it has are in {}", folder.display());
+            let text = format!("this kernel has no event {event}; {} lists the events", folder.display());
             Err(RecordError::Unavailable(text))
         }
     }
@@ -149,11 +150,11 @@ fn set_tracer(buffer: &Buffer, wanted: Profile) -> Result<(), RecordError> {
     let refused = |error: RecordError| match &error {
         RecordError::Write { source, .. } => RecordError::Unavailable(match Errno::from_io_error(source) {
             Some(Errno::PERM) => format!(
-                "the kernel refuses the {tracer} tracer ({source}): it is locked down or ftrace is switched off \
+                "the kernel refuses the {tracer} tracer ({source}): the kernel is locked down, or ftrace is switched off \
                  (/sys/kernel/security/lockdown, kernel.ftrace_enabled); use --profile light"
             ),
             Some(Errno::INVAL) => format!(
-                "this kernel has the {tracer} tracer for its top-level buffer only, which other programs may use; \
+                "this kernel offers the {tracer} tracer only in the top-level buffer, which other programs may use; \
                  use --profile functions"
             ),
             _ => format!("the kernel refuses the {tracer} tracer: {source}; use --profile light"),

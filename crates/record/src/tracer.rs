@@ -216,7 +216,7 @@ fn check(known: &[String], tracer: Tracer) -> Result<(), RecordError> {
         return Ok(());
     }
     Err(RecordError::Unavailable(format!(
-        "this kernel has no {tracer} tracer ({} is off; it has: {})",
+        "this kernel has no {tracer} tracer ({} is off; the tracers here are {})",
         tracer.option(),
         known.join(", ")
     )))
@@ -232,7 +232,7 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
     };
     let where_it_runs = || {
         let target = Target::file_with(path("osnoise/cpus"), Reading::CpuList);
-        Change::required(target, cpus.to_string(), reason("where it runs"))
+        Change::required(target, cpus.to_string(), reason("CPUs that the tracer measures"))
     };
     let threshold = |effect| plan.threshold.map(|least| time("tracing_thresh", least, effect));
     match plan.tracer {
@@ -240,7 +240,7 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
             // Kernels before 5.14 have only this mode.
             let mode = top.join(MODE_FILE).exists().then(|| {
                 let target = Target::file_with(path(MODE_FILE), Reading::Bracketed);
-                Change::required(target, "round-robin", reason("on one CPU after the other"))
+                Change::required(target, "round-robin", reason("measures one CPU after the other"))
             });
             let width =
                 time("hwlat_detector/width", plan.width(), "how long the tracer samples in each window");
@@ -250,12 +250,12 @@ fn settings(top: &Path, plan: &TracerPlan, cpus: &CpuSet) -> Vec<Change> {
             let now_us: Option<u64> = now.and_then(|text| text.trim().parse().ok());
             let is_below = now_us.is_some_and(|now_us| plan.width().0 / 1000 < now_us);
             let sizes = if is_below { [width, window] } else { [window, width] };
-            mode.into_iter().chain(sizes).chain(threshold("shortest gap that counts")).collect()
+            mode.into_iter().chain(sizes).chain(threshold("shortest gap that the tracer reports")).collect()
         }
         Tracer::Osnoise => {
             let width = time("osnoise/runtime_us", plan.width(), "how long the tracer samples");
             let window = time("osnoise/period_us", plan.window(), "how often the tracer samples");
-            let noise = threshold("shortest noise that counts");
+            let noise = threshold("shortest noise that the tracer reports");
             [where_it_runs(), width, window].into_iter().chain(noise).collect()
         }
         Tracer::Timerlat => {

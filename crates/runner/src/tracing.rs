@@ -48,8 +48,8 @@ impl Tracing {
         match machine.start_trace(&request) {
             Ok((ring, more)) => {
                 push_all_once(warnings, more);
-                let text = "events are recorded while the probes measure: every figure of this run contains what that \
-                            costs";
+                let text = "events are recorded while the probes measure: every figure of this run contains the cost of the \
+                            recording";
                 push_once(warnings, Warning::new(WarningCode::Traced, text));
                 let above = plan.above(experiment.plan.limit);
                 let mut keeper = Keeper::new(ring, above, plan.worst as usize);

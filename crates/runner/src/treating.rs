@@ -103,8 +103,8 @@ pub fn left_behind(root: &HostRoot) -> Option<Warning> {
     let contents = JournalPlace::of_this_machine(TREATMENTS).read(root).ok()?;
     let holder = contents.open().next().and_then(|entry| contents.holder(entry))?;
     let text = format!(
-        "{} settings are as `{}` changed them since {}: `whylate treat status` shows them, `whylate treat restore` takes \
-         them back where nothing runs",
+        "{} settings still have values that `{}` set since {}: `whylate treat status` shows them, `whylate treat restore` \
+         restores those whose run has ended",
         contents.open().count(),
         holder.command,
         holder.since()
@@ -245,13 +245,13 @@ pub fn check_treatments(mut experiment: Experiment, root: &HostRoot) -> Result<E
 /// What parts of a cell run on CPUs that are switched off.
 fn uses(cell: &PreparedCell, probe_cpus: &CpuSet, off: &CpuSet) -> Option<String> {
     if let Some(cpu) = probe_cpus.intersection(off).first() {
-        return Some(format!("it takes CPU {cpu} offline, which is measured"));
+        return Some(format!("it takes CPU {cpu} offline, but this CPU is measured"));
     }
     let loads = cell.loads.iter().flatten();
     loads
         .filter_map(|load| Some((load, load.spec.work.cpus()?.intersection(off).first()?)))
         .next()
-        .map(|(load, cpu)| format!("it takes CPU {cpu} offline, on which load `{}` runs", load.name))
+        .map(|(load, cpu)| format!("it takes CPU {cpu} offline, but load `{}` runs there", load.name))
 }
 
 /// The CPUs on which this program may run.

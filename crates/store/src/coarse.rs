@@ -94,13 +94,12 @@ impl Room {
         let spikes = match self.spikes {
             0 => String::new(),
             spikes => {
-                format!(", and {spikes} spikes in them are left out ({SPIKES_KEPT} of each series are kept)")
+                format!(", and {spikes} of their spikes are left out ({SPIKES_KEPT} of each series are kept)")
             }
         };
         let more = if self.is_full() { "; the run still takes more space than allowed" } else { "" };
-        (self.coarser > 0).then(|| {
-            format!("older intervals were merged once or several times, each time up to {FACTOR} into one{spikes}{more}")
-        })
+        (self.coarser > 0)
+            .then(|| format!("older intervals were merged, up to {FACTOR} into one each time{spikes}{more}"))
     }
 }
 

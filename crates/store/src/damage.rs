@@ -55,7 +55,7 @@ impl Damages {
     pub(crate) fn error_of(&self, (cell, repeat, attempt): (&str, u32, u32)) -> Option<String> {
         let is_its = |part: &Part| (part.cell.as_str(), part.repeat, part.attempt) == (cell, repeat, attempt);
         let mut its = self.0.iter().filter(|damage| damage.loses_samples && damage.of.iter().any(is_its));
-        its.next().map(|damage| format!("its data are damaged: {}", damage.warning.text))
+        its.next().map(|damage| format!("the data of this repeat are damaged: {}", damage.warning.text))
     }
 
     /// The lost data, in half a sentence.

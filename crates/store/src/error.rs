@@ -20,7 +20,7 @@ pub enum StoreError {
     #[error("{0}: has the format `{1}`; this version reads `{RUN_DIRECTORY_FORMAT}`")]
     UnknownFormat(PathBuf, String),
     /// Another process is writing to this run.
-    #[error("{0}: another whylate is still writing to this run; wait for it, or stop it")]
+    #[error("{0}: another whylate is still writing to this run; wait for that whylate, or stop it")]
     Busy(PathBuf),
     /// Root would write where another user could replace the files.
     #[error(
@@ -30,11 +30,11 @@ pub enum StoreError {
     /// The same, because all users may write there.
     #[error(
         "{0}: other users may write there; as root, whylate writes only where no other user may write: run `chmod \
-         go-w` on it"
+         go-w` on this path"
     )]
     OpenToAll(PathBuf),
     /// A run that cannot be continued.
-    #[error("{0}: the run is damaged and cannot be continued: {1}; begin a new one")]
+    #[error("{0}: the run is damaged and cannot be continued: {1}; begin a new run")]
     Damaged(PathBuf, String),
     /// No space is left (or the quota is used up). What was written before stays readable.
     #[error(

@@ -317,7 +317,7 @@ impl Folder {
         let folder = self.opened.metadata()?;
         let is_careful = geteuid().is_root() || self.owners == Owners::OwnAndRoot;
         if is_careful && (file.uid() != folder.uid() || folder.mode() & 0o022 != 0) {
-            return Err(io::Error::other("it has a hard link that another user may have made"));
+            return Err(io::Error::other("another user may have made a hard link to this file"));
         }
         Ok(())
     }
@@ -390,7 +390,7 @@ impl Folder {
             let (above, last) = (folder.parent(), folder.file_name());
             let above = above.filter(|above| !above.as_os_str().is_empty());
             let above = above.map_or(Ok(self.clone()), |above| self.enter(above)).at("open", &self.path)?;
-            let last = last.ok_or_else(|| io::Error::other("it leads out of the folder"));
+            let last = last.ok_or_else(|| io::Error::other("the path leads out of the folder"));
             above.subfolder(last.at("create", &self.path.join(folder))?).map(drop)
         })
     }

@@ -99,7 +99,7 @@ impl Reader {
         match Manifest::read(&self.folder, &self.info.run) {
             // Its entries are unknown: the segments are read as far as possible.
             Ok(Some(found)) if found.is_empty() => {
-                problems.push("does not begin as a manifest does".to_owned());
+                problems.push("does not begin like a manifest".to_owned());
             }
             Ok(Some(found)) => {
                 problems.extend(found.problems.iter().cloned());
@@ -112,12 +112,12 @@ impl Reader {
                         .push("does not say that the run has ended: its last lines are missing".to_owned());
                 }
                 if !found.is_whole() {
-                    unlisted = Some("an earlier version, which wrote no manifest, wrote some segments");
+                    unlisted = Some("an earlier version of whylate wrote some segments, without a manifest");
                 }
                 self.manifest = Some(found);
             }
             Ok(None) if self.info.manifest => problems.push("is missing".to_owned()),
-            Ok(None) => unlisted = Some("an earlier version wrote this run, without a manifest"),
+            Ok(None) => unlisted = Some("an earlier version of whylate wrote this run, without a manifest"),
             Err(error) => problems.push(format!("cannot be read: {error}")),
         }
         self.damages.extend(problems.iter().map(damage));

@@ -17,18 +17,18 @@ where the script `step` builds, boots and measures, and ends with
   whylate bisect out --good good1,good2 --bad bad1,bad2
 
 whylate bisect reads runs of one plan and measures nothing. The probability of a wrong answer is at
-most --error, if boots of a kernel differ no more than its repeats. Several good and bad runs, each
-after its own boot, show whether this is true. At 5 % seven repeats are needed, at 1 % ten.
+most --error if boots of one kernel differ no more than repeats after one boot. To check this, give
+several good and bad runs, each after its own boot. 5 % needs seven repeats, 1 % needs ten.
 
-Exit codes, as `git bisect run` takes them: 0 good, 1 bad, 125 cannot tell (the commit is skipped),
+Exit codes as `git bisect run` expects them: 0 good, 1 bad, 125 cannot tell (git skips the commit),
 128 the good and bad runs or the flags are wrong (the bisection stops).")]
 pub(crate) struct BisectArguments {
-    /// The run to judge: a run directory, or RUN:CELL where it has several cells
+    /// The run to judge: a run directory, or RUN:CELL if the run has several cells
     pub(crate) run: PathBuf,
     /// Runs before the change
     #[arg(long, value_name = "RUN", value_delimiter = ',', required = true)]
     pub(crate) good: Vec<PathBuf>,
-    /// Runs after it
+    /// Runs after the change
     #[arg(long, value_name = "RUN", value_delimiter = ',', required = true)]
     pub(crate) bad: Vec<PathBuf>,
     /// What became worse, for example `timer p99.9` [default: the plan's primary statistic]

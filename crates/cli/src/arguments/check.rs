@@ -14,7 +14,7 @@ Examples:
 
 serious: no real-time guarantee is possible with this finding (exit code 2); advice: the setting
 lengthens latencies and can be changed; info: worth knowing; ok: as it should be. Findings are about
-settings, and only a measurement shows their effect: a machine with advice may be fast enough.")]
+settings, whose effect only a measurement shows: a machine with `advice` may be fast enough.")]
 pub(crate) struct CheckArguments {
     /// CPUs for the real-time task [default: the isolated ones, else the last]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]
@@ -22,7 +22,7 @@ pub(crate) struct CheckArguments {
     /// Shows the evidence, effect, source and all remedies of each finding
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Instead tests every source of kernel events, and says what is missing for histograms, causes and traces
+    /// Tests every source of kernel events instead, and says what is missing for histograms, causes and traces
     #[arg(long, conflicts_with = "cpus")]
     pub(crate) tracing: bool,
     /// Prints one JSON document

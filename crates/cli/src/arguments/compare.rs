@@ -8,9 +8,9 @@ use whylate_core::plan::{SeriesStatistic, Share};
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
-  whylate compare RUN1 RUN2                      two runs; RUN1's folder shows how runs differ
+  whylate compare RUN1 RUN2                      two runs; RUN1's folder has the history
   whylate compare A1,A2,A3,A4 B1,B2,B3,B4        two sets of runs
-  whylate compare RUN:idle RUN:l3                two cells of a run, or of two
+  whylate compare RUN:idle RUN:l3                two cells of one run
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
@@ -20,16 +20,17 @@ Runs differ by boot and time. A verdict needs four runs of each side, or a histo
 otherwise the result is `cannot tell`, with the size of the difference. A history consists of the
 runs in the folder of the first run that have the same plan, host and kernel.")]
 pub(crate) struct CompareArguments {
-    /// Runs to compare with the first: a run directory, several with commas, RUN:CELL, or a file of another tool
+    /// Runs to compare with the first: a run directory, several separated by commas,
+    /// RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     pub(crate) sides: Vec<String>,
-    /// Runs like those of the first side, which show how much runs differ [default: those in its folder]
+    /// Similar runs that show how much runs of the first side vary [default: runs in the first run's folder]
     #[arg(long, value_name = "RUN", num_args = 1.., value_delimiter = ',')]
     pub(crate) history: Option<Vec<PathBuf>>,
-    /// The statistic that decides, for example `timer p99.9` [default: that of the plan]
+    /// The statistic that decides, for example `timer p99.9` [default: the plan's]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) statistic: Option<SeriesStatistic>,
-    /// Effects up to this size do not matter [default: that of the plan]
+    /// Effects up to this size do not matter [default: the plan's]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
     /// terminal, markdown, html, junit or github [default: by the extension of the --output file, else terminal]

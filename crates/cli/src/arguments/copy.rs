@@ -12,23 +12,23 @@ use whylate_core::{Bytes, CopyMethod, CpuSelector, Frame, MemoryMode};
 Examples:
   whylate copy                                  every method, every memory type of this machine
   whylate copy --frame 1920x1080:nv12@60        also the time to copy a video frame
-  whylate copy --backends                       which memory types there are, and why others are not
+  whylate copy --backends                       available memory types, and why others are not
   whylate copy --from wc --method movntdqa      only copies out of write-combining memory
   whylate copy --backend pci --device /sys/bus/pci/devices/0000:03:00.0/resource2_wc
   whylate copy -o copy.html                     also draws the rate by block size
 
 Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). A
 driver may map memory as cached although another type was requested. So whylate first times each
-type other than wb, and the rows name the type that this timing shows. whylate writes only to memory
-that no other program uses, unless you name a --device.")]
+type other than wb; its rows name the type that the timing shows. whylate writes only to memory that
+no other program uses, unless you name a --device.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies
     #[arg(short = 'a', long, alias = "cpus", value_name = "CPU", default_value = "last")]
     pub(crate) cpu: CpuSelector,
-    /// Only copies from this type of memory
+    /// Measures only copies from this type of memory
     #[arg(long, value_name = "TYPE")]
     pub(crate) from: Option<MemoryMode>,
-    /// Only copies to this type of memory
+    /// Measures only copies to this type of memory
     #[arg(long, value_name = "TYPE")]
     pub(crate) to: Option<MemoryMode>,
     /// Copy methods to measure [default: all that the CPU supports]
@@ -49,7 +49,7 @@ pub(crate) struct CopyArguments {
     /// Trials for each method and block
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) trials: u32,
-    /// Lists the ways to get memory of each type, and copies nothing
+    /// Lists the backends that provide each memory type, and copies nothing
     #[arg(long)]
     pub(crate) backends: bool,
     /// terminal, markdown or html [default: by the extension of the --output file, else terminal]

@@ -13,11 +13,11 @@ Examples:
   whylate cpus -a 1 --verbose   with the names of threads and interrupts
   whylate cpus --json | jq '.cpus[] | select(.threads.movable > 0) | .cpu'
 
-shielding: proc = no thread that may also run elsewhere may run here; irq = no movable interrupt
-may be delivered here; ltmr = the periodic tick stops while a single task runs.
-Threads: movable = may run here and elsewhere; bound = a user bound the thread to this CPU;
-pinned = the kernel did so permanently. Threads and interrupts that remain on shielded CPUs are
-listed by name.")]
+shielding: proc = no movable thread may run here; irq = no movable interrupt may be delivered here;
+ltmr = the periodic tick stops while a single task runs.
+Threads: movable = may run here and on other CPUs; bound = a user bound the thread to this CPU;
+pinned = the kernel bound the thread permanently. Threads and interrupts that remain on shielded
+CPUs are listed by name.")]
 pub(crate) struct CpusArguments {
     /// CPUs to show [default: all]
     #[arg(short = 'a', long, alias = "cpu", value_name = "LIST")]

@@ -45,8 +45,8 @@ pub(crate) struct ExplainArguments {
     /// wakeup, and for real-time tasks also preempted]
     #[arg(long, value_name = "WHAT", hide_possible_values = true, value_parser = late_what)]
     pub(crate) what: Option<LateWhat>,
-    /// Prints the page of the field guide about a kind of cause or kernel message, by its name in reports: what it is,
-    /// how whylate detects it, how to confirm it with another tool, and what cures it
+    /// Prints the field guide's page about a cause or kernel message, named as in reports: what it is, how whylate
+    /// detects it, how to confirm it with another tool, and what cures it
     #[arg(long, value_name = "KIND", value_parser = Why::of, conflicts_with_all = ["input", "task", "period", "threshold", "what", "export", "json"])]
     pub(crate) why: Option<Why>,
     /// Number of latencies to explain, largest first

@@ -13,15 +13,15 @@ Examples:
   whylate export RUN --to osadl -o DIR                 the files of the OSADL histograms patch
 
 The tables of a run directory are Parquet: DuckDB, pandas, Polars, Spark and ClickHouse open them
-as they are (docs/FORMAT.md).")]
+directly (docs/FORMAT.md).")]
 pub(crate) struct ExportArguments {
     /// A run directory, or `latest`
     #[arg(value_name = "RUN")]
     pub(crate) run: PathBuf,
-    /// The form
+    /// Format of the output
     #[arg(long, value_name = "FORM")]
     pub(crate) to: RunForm,
-    /// Which table (csv alone)
+    /// Table to write (only for csv)
     #[arg(long, value_name = "TABLE", default_value = "quantiles")]
     pub(crate) table: TableChoice,
     /// File, or folder for osadl; must not exist [default: standard output]

@@ -13,19 +13,19 @@ use whylate_core::plan::Share;
 Examples:
   whylate push latest s3://latency/farm                 one run into a bucket
   whylate push results/* file:///srv/lake               all runs into a folder
-  whylate push RUN gs://latency/farm --replace          in the place of one that was pushed before
+  whylate push RUN gs://latency/farm --replace          replaces the run that was pushed before
   whylate push RUN s3://latency/farm --plan quick --kernel 6.12
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
-A push that was cut off continues where it stopped; a run that is already there is not changed.
-A run that differs from what --plan, --kernel or --host ask for is marked INCOMPLETE in the lake, as
-by `farm verify`.
-Buckets are reached by `curl`, with the credentials of the environment (AWS_ACCESS_KEY_ID,
-AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or of the cloud's own machines. More: docs/FARM.md."
+An interrupted push continues where it stopped; a run that is already in the lake is not changed.
+A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake, as by
+`farm verify`.
+whylate reaches buckets with `curl`. The credentials come from the environment (AWS_ACCESS_KEY_ID,
+AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or from the cloud's virtual machine. More: docs/FARM.md."
 )]
 pub(crate) struct PushArguments {
-    /// Run directories (or `latest`), and at the end the lake: s3://BUCKET/PATH, gs://…, az://…,
-    /// file:///PATH, or a folder
+    /// Run directories (or `latest`), and at the end the lake that they are copied to: s3://BUCKET/PATH,
+    /// gs://…, az://…, file:///PATH, or a folder
     #[arg(value_names = ["RUN", "URL"], num_args = 2.., required = true)]
     pub(crate) words: Vec<String>,
     /// Replaces a run of the same name that is damaged or has other content
@@ -33,7 +33,7 @@ pub(crate) struct PushArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) asked: AskedArguments,
-    /// The farm file with the labels of the machine, by which queries can select runs
+    /// The farm file with the labels of the machine; queries can select runs by label
     #[arg(long, value_name = "FILE")]
     pub(crate) farm: Option<PathBuf>,
 }
@@ -42,12 +42,12 @@ pub(crate) struct PushArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate pull s3://latency/farm                                     lists its runs
+  whylate pull s3://latency/farm                                     lists the runs of the lake
   whylate pull s3://latency/farm/board-01/2026-11-21-090229-quick DIR
-  whylate pull s3://latency/farm/2026-11-21-090229-quick DIR         where one host has it
+  whylate pull s3://latency/farm/2026-11-21-090229-quick DIR         if only one host has this run
   whylate pull s3://latency/farm --check                             reads and checks every object")]
 pub(crate) struct PullArguments {
-    /// The lake, or with DIR a run in it: URL/HOST/RUN or URL/RUN
+    /// URL of the lake; with DIR, the URL of a run: URL/HOST/RUN or URL/RUN
     pub(crate) url: String,
     /// Directory for the run; must not exist
     pub(crate) dir: Option<PathBuf>,
@@ -68,11 +68,11 @@ Existing engines do the scheduling, the storage and the queries; docs/FARM.md sh
 pub(crate) enum FarmCommand {
     /// Says whether a run matches the request: plan, kernel, priority, CPUs, samples, loads
     Verify(VerifyArguments),
-    /// Writes what an engine needs to run plans on many machines
+    /// Writes the files that an engine needs to run plans on many machines
     Render(RenderArguments),
     /// Runs an SQL query on a lake with an installed engine
     Query(QueryArguments),
-    /// Compares two kernels, or other groups of runs, over all boards, each board with itself
+    /// Compares two kernels (or other groups of runs) on each board, and combines all boards
     Compare(FarmCompareArguments),
 }
 
@@ -84,25 +84,25 @@ Examples:
   whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
-A group is the start of the kernel's release, or terms of `whylate runs` (plan, host, kernel,
-verdict, started; a label of the farm file is a tag: `tag=soc=rk3588`); runs that are in both groups
-do not count. Each board's complete runs in both groups are compared by their 0.999 quantiles; the
-uncertainty of the ratio comes from boards, not samples. A board needs three runs in each group.
-Alternating kernels on a board gives a better comparison than one after the other.
-Exit codes as `whylate compare`: 2 if the second group is worse, 1 if it cannot tell, or if a
+A group is named by the start of the kernel's release, or by terms as in `whylate runs` (plan, host,
+kernel, verdict, started; labels of the farm file are tags: `tag=soc=rk3588`). Runs that are in both
+groups do not count. Each board's complete runs in both groups are compared by their 0.999
+quantiles; the uncertainty of the ratio comes from boards, not samples. A board needs three runs in
+each group. Alternating kernels on a board gives a better comparison than one after the other.
+Exit codes as in `whylate compare`: 2 if the second group is worse, 1 if whylate cannot tell or a
 damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
-    /// The first group: the start of the kernel's release, or terms
+    /// The first group: the start of a kernel release, or terms (see below)
     pub(crate) first: String,
-    /// The second group
+    /// The second group, given like the first
     pub(crate) second: String,
-    /// The lake
+    /// URL or folder of the lake
     #[arg(long, value_name = "URL")]
     pub(crate) lake: String,
     /// Effects up to this size do not matter
     #[arg(long, value_name = "SHARE", default_value = "5%")]
     pub(crate) margin: Share,
-    /// The engine
+    /// Engine that runs the queries
     #[arg(long, value_name = "ENGINE", default_value = "duckdb")]
     pub(crate) engine: EngineChoice,
     /// Prints one JSON document
@@ -129,13 +129,13 @@ pub(crate) struct VerifyArguments {
 /// What a run was to be.
 #[derive(Debug, Args)]
 pub(crate) struct AskedArguments {
-    /// The expected plan: a built-in one or a file [default: that of the run]
+    /// The expected plan: a built-in one or a file [default: the run's own]
     #[arg(long)]
     pub(crate) plan: Option<String>,
-    /// The start of the kernel's release: 6.1 includes 6.1.9, but not 6.18
+    /// Expected kernel release, or its start: 6.1 matches 6.1.9, but not 6.18
     #[arg(long, value_name = "RELEASE", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) kernel: Option<String>,
-    /// Expected name of the machine; in a lake also a replacement for a machine name that is not valid there
+    /// Expected name of the machine; the lake uses this name if the machine's own name is not valid there
     #[arg(long)]
     pub(crate) host: Option<String>,
 }
@@ -146,14 +146,14 @@ pub(crate) struct AskedArguments {
 Examples:
   whylate farm render nightly.toml --for kubernetes --farm farm.toml -o DIR
   whylate farm render quick --for slurm --farm farm.toml -o DIR
-  whylate farm render --for ansible --farm farm.toml -o DIR     each host the plan of its labels
+  whylate farm render --for ansible --farm farm.toml -o DIR   for each host, the plan of its labels
 
 A farm file names hosts, labels, plans by label, the schedule and the lake (docs/FARM.md). The
 directory has a README.md that says how to begin.")]
 pub(crate) struct RenderArguments {
     /// A plan for all hosts: a built-in one or a file [default: the plans of the farm file]
     pub(crate) plan: Option<String>,
-    /// The engine
+    /// Engine that will run the plans
     #[arg(long = "for", value_name = "ENGINE")]
     pub(crate) engine: DispatcherChoice,
     /// The farm file
@@ -189,21 +189,21 @@ Examples:
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
 Engines are Python modules (duckdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them.
-`--print` prints the statements, for a cluster to run. The objects that a question uses are
-compared with their checksums first; damaged ones are named and left out: exit code 1. Exit code
-69: the engine is not installed. A file of your own runs in the engine with your rights: it can
+`--print` prints the statements, for a cluster to run. whylate first checks the objects that a
+query uses against their checksums, and leaves damaged objects out (exit code 1). Exit code 69: the
+engine is not installed. A file of your own runs in the engine with your rights: its statements can
 read and write what you can.")]
 pub(crate) struct QueryArguments {
-    /// A question of the library, or a file of SQL
+    /// Name of a query in the library, or a file with SQL
     #[arg(required_unless_present = "list")]
     pub(crate) question: Option<String>,
-    /// The lake
+    /// URL or folder of the lake
     #[arg(long, value_name = "URL", required_unless_present = "list")]
     pub(crate) lake: Option<String>,
-    /// The engine
+    /// Engine that runs the queries
     #[arg(long, value_name = "ENGINE", default_value = "duckdb")]
     pub(crate) engine: EngineChoice,
-    /// Lists the library
+    /// Lists the queries of the library
     #[arg(long)]
     pub(crate) list: bool,
     /// Prints the statements instead of running them

@@ -13,35 +13,36 @@ use whylate_runner::campaign::LoaderName;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate fix                                       the plan `quick`: what would make it better here
+  whylate fix                                       settings that lower the plan `quick`'s latencies
   whylate fix memory-load --goal 'timer p99.9'      another plan and statistic
   whylate fix plan.toml --goal 'max < 100us' --budget 1h --yes all
   whylate fix --task audio --deadline 1ms --goal misses         your own task, while it runs
   whylate fix --yes idle,irq-affinity --never smt-off
   whylate fix --advise                              proposes, and changes nothing
   whylate fix --resume DIR                          continues a search that was stopped or killed
-  whylate fix --show DIR --write install            what was proved, as files to install
-  whylate fix --verify DIR                          does it still hold? (after an update)
+  whylate fix --show DIR --write install            writes files that install what was proved
+  whylate fix --verify DIR                          after an update: does the proof still hold?
   whylate fix --audit /etc/sysctl.d/99-copied.conf  which of these settings help, and which can go
   whylate fix --campaign /var/lib/c --boot isolcpus=1 --boot 'nohz_full=1 rcu_nocbs=1'
-                                                    treatments that need a boot: boots this machine
+                                                    reboots for treatments that need a boot
 
 whylate first measures the unchanged machine. The causes of late time and the findings of
-`whylate check` suggest treatments. Repeats try them: each applies its treatments and restores the
-settings. The best treatments are compared with the unchanged machine on fresh data, in pairs whose
-order a coin decides. At most 5 % of searches call something proved that is not true.
+`whylate check` suggest treatments. Each repeat of the search applies some treatments, measures, and
+restores the settings. The best treatments are then compared with the unchanged machine on new data,
+in pairs with a random order. At most 5 % of searches give a wrong proof.
 
-A campaign boots the machine once for each repeat, through an entry that the boot loader uses once;
-its default entry is not changed. A systemd unit continues after each boot. A boot that fails is
-a failed repeat. Everything is removed at the end; the result: whylate fix --show DIR/search
+A campaign boots the machine once for each repeat, with a boot entry that the boot loader uses only
+once. The default boot entry is not changed. A systemd unit continues the campaign after each boot.
+A boot that fails is a failed repeat. At the end the campaign removes what it installed;
+`whylate fix --show DIR/search` shows the result.
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
-over, 2 what was proved does not hold any more (--verify), 3 a setting was not restored,
-69 a right is missing.")]
+over, 2 the proof does not hold any more (--verify), 3 a setting was not restored, 69 a
+permission is missing.")]
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
     pub(crate) plan: Option<String>,
-    /// Searches for what helps every running thread of this name, instead of the probes of a plan
+    /// Searches for settings that help the running threads of this name, instead of a plan's probes
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub(crate) task: Option<String>,
     /// Longest response of the task that is not a miss, for `--goal misses`; a bare number is microseconds
@@ -62,19 +63,19 @@ pub(crate) struct FixArguments {
     /// The smallest change that matters [default: the plan's]
     #[arg(long, value_name = "SHARE")]
     pub(crate) margin: Option<Share>,
-    /// Seed of the order and the coins [default: a new one each time]
+    /// Seed of the random order of repeats and pairs [default: a new one each time]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
-    /// Treatments to try without asking, by their proposed ids, or `all`
+    /// Treatments to try without asking, by their ids in the proposal, or `all`
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) yes: Vec<String>,
     /// Treatments never to try
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) never: Vec<String>,
-    /// Screens all treatments, as if causes were unknown, to show how much the causes save
+    /// Tries all treatments as if no cause was known, to show how much time the known causes save
     #[arg(long, hide = true)]
     pub(crate) ignore_causes: bool,
-    /// Proposes treatments from what is measured, or from the run DIR given as plan; tries none
+    /// Proposes treatments and tries none: from a measurement, or from a run whose DIR is given as the plan
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
     /// As root, uses a plan file that another user can modify, without asking about its commands and settings
@@ -95,14 +96,14 @@ pub(crate) struct FixArguments {
     /// Writes files that install the proved settings; DIR stands for `/`
     #[arg(long, value_name = "DIR")]
     pub(crate) write: Option<PathBuf>,
-    /// Searches treatments that need a boot; stores everything in DIR, which is new or empty
+    /// Tries treatments that need a boot; stores everything in DIR, which is new or empty
     #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "advise", "resume", "verify", "show", "audit", "never"])]
     pub(crate) campaign: Option<PathBuf>,
     /// Kernel command line options of one treatment (`kernel=VERSION` for another kernel); may be repeated
     #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
     pub(crate) boot: Vec<BootPlan>,
-    /// What boots the machine: grub, systemd-boot, raspberry-pi, kexec, or a script by its path (docs/FORMAT.md) [default:
-    /// what is found]
+    /// Boot loader of the machine: grub, systemd-boot, raspberry-pi, kexec, or the path of a script (docs/FORMAT.md)
+    /// [default: the boot loader that is found]
     #[arg(long, value_name = "LOADER", requires = "campaign")]
     pub(crate) boot_loader: Option<LoaderName>,
     /// Continues the campaign after a boot

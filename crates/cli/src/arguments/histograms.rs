@@ -10,20 +10,23 @@ use whylate_core::{CpuSelector, Nanos};
 
 /// `whylate histograms`.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_help_heading = "Commands for a running one")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_help_heading = "Commands for a running `whylate histograms`"
+)]
 #[command(after_help = "\
 Examples:
-  whylate histograms                                 live, until Ctrl-C
+  whylate histograms                                 shows them live, until Ctrl-C
   whylate histograms -D 5s --json
   whylate histograms --cpus 2-3 --priority 90-99 --task cyclictest
   whylate histograms --format osadl --output /run/latency_hist
-                                                     the files of the OSADL patch, each second
+                                                     writes the OSADL patch's files each second
   whylate histograms reset wakeup --cpus 1           in the running `whylate histograms`
 
 missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from the
-wake-up to the decision to run it; timerandwakeup: both; switchoff: from the decision to the task
-that runs; timerwakeupswitch: all of it, the preemption latency; sharedprio: wake-ups that waited
-for a task of equal or higher priority, which are in no other histogram of wake-ups.")]
+wake-up to the decision to run the task; timerandwakeup: both together; switchoff: from the decision
+until the task runs; timerwakeupswitch: all three together, the preemption latency; sharedprio:
+wake-ups that waited for a task of equal or higher priority; no other wake-up histogram has these.")]
 pub(crate) struct HistogramsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<HistogramsCommand>,
@@ -45,7 +48,7 @@ pub(crate) struct HistogramsArguments {
     /// How often to show or write the histograms; a bare number is seconds
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = seconds)]
     pub(crate) interval: Nanos,
-    /// terminal: a table; osadl: files like those of the OSADL patch below /sys/kernel/debug/latency_hist
+    /// terminal: a table; osadl: the files that the OSADL patch has in /sys/kernel/debug/latency_hist
     #[arg(long, value_enum, default_value = "terminal", hide_possible_values = true)]
     #[arg(requires_if("osadl", "output"))]
     pub(crate) format: HistogramsFormat,
@@ -84,7 +87,7 @@ pub(crate) struct ControlArguments {
     /// missed_timer_offsets, wakeup, timerandwakeup, switchoff, timerwakeupswitch, sharedprio [default: all]
     #[arg(value_name = "KIND", value_delimiter = ',', value_parser = kind)]
     pub(crate) kinds: Vec<HistogramKind>,
-    /// CPUs whose histograms are meant, as a list [default: all measured CPUs]
+    /// CPUs whose histograms the command changes, as a list [default: all measured CPUs]
     #[arg(short = 'a', long = "cpus", alias = "cpu", value_name = "LIST")]
     pub(crate) cpus: Option<whylate_core::CpuSet>,
     /// Process id of `whylate histograms`, if more than one is running

@@ -37,10 +37,10 @@ pub(crate) struct ProbeArguments {
     /// Runs a shell command at the first spike; the latency is in WHYLATE_LATENCY_NS
     #[arg(long, value_name = "COMMAND")]
     pub(crate) on_threshold: Option<String>,
-    /// At --break, writes a marker into a trace that you record in tracefs, and stops it (tracing_on = 0)
+    /// At --break, writes a marker into a trace that you record in tracefs, and stops this trace (tracing_on = 0)
     #[arg(long)]
     pub(crate) tracemark: bool,
-    /// Stores the measurement as a run in this directory, for report, compare and export; new or empty
+    /// Stores the measurement as a run in this directory (new or empty), for report, compare and export
     #[arg(short, long, value_name = "DIR", conflicts_with = "tracemark")]
     pub(crate) output: Option<PathBuf>,
     /// Explains each warning
@@ -108,7 +108,8 @@ Examples:
         let command = Self::augment_args(command);
         // It ends by itself.
         let is_counted = keys.iter().any(|key| key.name == "samples" && !key.default.is_empty());
-        let until_samples = "How long to measure at most; a bare number is seconds, 0 is until --samples";
+        let until_samples =
+            "Longest time to measure; a bare number is seconds, 0 is until --samples are taken";
         let command = command.mut_arg("duration", |duration| match is_counted {
             true => duration.default_value("0").help(until_samples),
             false => duration,

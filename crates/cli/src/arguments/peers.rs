@@ -6,16 +6,17 @@ const CYCLICTEST: [(&str, PeerValue, &str); 9] = [
     ("-H", PeerValue::Any, HISTOGRAM),
     ("--histogram", PeerValue::Any, HISTOGRAM),
     ("--histofall", PeerValue::Any, HISTOGRAM),
-    ("--histfile", PeerValue::Any, "`--json > FILE` keeps figures and histogram in a file"),
+    ("--histfile", PeerValue::Any, "`--json > FILE` writes the figures and the histogram to a file"),
     ("-v", PeerValue::None, VERBOSE),
     ("--verbose", PeerValue::None, VERBOSE),
     ("-T", PeerValue::Any, TRACER),
     ("--tracer", PeerValue::Any, TRACER),
 ];
-const HISTOGRAM: &str = "the histogram is always kept whole, without a limit: `--json` prints it";
-const VERBOSE: &str = "`--json` has the histogram and the largest spikes; `--spikes N` keeps more of them";
+const HISTOGRAM: &str =
+    "the histogram always has every latency, without a limit; `--json` prints the histogram";
+const VERBOSE: &str = "`--json` prints the histogram and the largest spikes; `--spikes N` lists more spikes";
 const TRACER: &str =
-    "`whylate trace record` records what the kernel does until the task is late, and explains it";
+    "`whylate trace record` records what the kernel does until the task is late, and explains the latency";
 
 #[derive(Clone, Copy, PartialEq)]
 enum PeerValue {

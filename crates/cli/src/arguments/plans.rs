@@ -6,8 +6,8 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  whylate plans                              their names, and the question of each
-  whylate plans memory-load > mine.toml      a start for a plan of your own
+  whylate plans                              lists the plans and the question of each
+  whylate plans memory-load > mine.toml      a template for a plan of your own
   whylate plans --json")]
 pub(crate) struct PlansArguments {
     /// Name of the plan to print

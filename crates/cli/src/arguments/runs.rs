@@ -12,28 +12,29 @@ use whylate_core::plan::SeriesStatistic;
     after_help = "\
 Examples:
   whylate runs                                  all runs, the newest first
-  whylate runs 'kernel>=6.12' verdict=fail      those that match every term, quoted for the shell
-  whylate runs plan=quick --series 'timer p99'  its trend over time, and where it changes
+  whylate runs 'kernel>=6.12' verdict=fail      the runs that match every term
+  whylate runs plan=quick --series 'timer p99'  the trend of timer p99, and where it changes
   whylate runs plan=quick --series 'timer p99' -o series.html
   whylate runs tag latest before-update         gives a run a tag, to find it later
   whylate runs note latest 'with the new driver'
   whylate runs remove RUN --yes
 
 A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
-verdict, state, tag, note and started. Numbers and dates are compared as far as the value goes:
-'kernel>6.12' leaves out 6.12.4, and 'started>2026-11-20' that whole day. A term without a sign is
-searched for in all of them. `latest` names the newest run wherever a run is named."
+verdict, state, tag, note and started. Quote terms with < or > for the shell. Numbers and dates are
+compared only as far as the value goes: 'kernel>6.12' leaves out 6.12.4, and 'started>2026-11-20'
+leaves out all of 20 November. A word without KEY is searched for in all keys. In every command,
+`latest` is the newest run."
 )]
 pub(crate) struct RunsArguments {
     #[command(subcommand)]
     pub(crate) action: Option<RunsCommand>,
-    /// What to look for
+    /// Terms to search for (see below)
     #[arg(value_name = "TERM")]
     pub(crate) terms: Vec<String>,
     /// Shows the trend of a statistic over the runs, and where it changes, for example `timer p99.9`
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) series: Option<SeriesStatistic>,
-    /// The cell of the series [default: the first one of the newest run]
+    /// The cell of the series [default: the first cell of the newest run]
     #[arg(long, value_name = "CELL", requires = "series")]
     pub(crate) cell: Option<String>,
     /// File for the list or the series; must not exist [default: standard output]
@@ -58,7 +59,7 @@ pub(crate) enum RunsCommand {
     Tag {
         /// The run
         run: PathBuf,
-        /// The words
+        /// The tags
         #[arg(required = true)]
         tags: Vec<String>,
     },
@@ -67,11 +68,11 @@ pub(crate) enum RunsCommand {
     Untag {
         /// The run
         run: PathBuf,
-        /// The words
+        /// The tags
         #[arg(required = true)]
         tags: Vec<String>,
     },
-    /// Gives a run a note; an empty one removes it
+    /// Gives a run a note; an empty note removes the note
     #[command(after_help = "Examples:\n  whylate runs note latest after-the-update")]
     Note {
         /// The run

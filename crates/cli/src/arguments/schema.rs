@@ -7,9 +7,9 @@ use clap::Args;
 #[command(after_help = "\
 Examples:
   whylate schema                             the names
-  whylate schema run > run.schema.json       of what `whylate run --json` prints
-  whylate schema plan                        of a plan, for an editor that checks TOML")]
+  whylate schema run > run.schema.json       the schema of the output of `run --json`
+  whylate schema plan                        the schema of plans, for an editor that checks TOML")]
 pub(crate) struct SchemaArguments {
-    /// Name of a schema; without one they are listed
+    /// Name of a schema; without a name, the schemas are listed
     pub(crate) name: Option<String>,
 }

@@ -20,10 +20,10 @@ for scripts. For a lake, /farm shows all boards, /farm/board/NAME shows one boar
 compares two groups of runs. Answers of the engine (see `farm query`) are cached: an answer older
 than ten minutes is shown while a new answer is fetched.")]
 pub(crate) struct ServeArguments {
-    /// The folder of runs [default: where `run` keeps them; with --lake: none]
+    /// Folder with the runs [default: where `whylate run` stores them; with --lake: none]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Reads runs and files of other users, too; without it, those of this user and of root
+    /// Reads runs and files of all users, not only those that belong to this user or root
     #[arg(long)]
     pub(crate) any_owner: bool,
     /// Lake whose boards are shown
@@ -38,7 +38,7 @@ pub(crate) struct ServeArguments {
     /// File with the token that clients must send [default: $WHYLATE_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Allows an address other than loopback, with a token, because a proxy with TLS is in front
+    /// Allows an address other than loopback, with a token, if a proxy with TLS is in front
     #[arg(long)]
     pub(crate) behind_proxy: bool,
 }

@@ -10,14 +10,14 @@ use whylate_core::{CpuSelector, Nanos};
 #[command(after_help = "\
 Examples:
   whylate top                     the whole machine, live, until q
-  whylate top -a 2-3              two of its CPUs
+  whylate top -a 2-3              only CPUs 2 and 3
   whylate top --priority all      also counts ordinary tasks
   whylate top -q -D 10m           what the machine did in ten minutes
   whylate top --json -D 1m        one line each second, and a last line about the whole time
 
-Latencies are those of real-time tasks: `wake` lasts from the wake-up to the decision to run the
-task, `timer` from the programmed expiry of its timer to that decision. A thief is what had the CPU
-during that time: an interrupt, a softirq, a function that another CPU requested, or a thread of a
+Latencies of real-time tasks are shown: `wake` lasts from the wake-up to the decision to run the
+task, `timer` from the programmed expiry of its timer to this decision. A thief is what had the CPU
+during a latency: an interrupt, a softirq, a function that another CPU requested, or a thread of a
 counted priority. Nothing is changed and nothing is stored; `whylate watch` explains single
 activations. Keys: up and down select, s sorts the thieves, i shows interrupts or IPIs, ? shows
 help, q ends. Exit code 69 without the permissions (root, or CAP_BPF and CAP_PERFMON).")]

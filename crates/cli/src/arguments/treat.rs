@@ -13,10 +13,10 @@ before it is made. `restore` does not touch a setting that another program has c
 exit code is then 3.
 
 Examples:
-  whylate treat apply shield --cpus 1                    keeps everything else away from CPU 1
+  whylate treat apply shield --cpus 1                    keeps other work away from CPU 1
   whylate treat apply irq-affinity --cpus 0 --dry-run    what would be written
   whylate treat apply governor --governor performance    changes it until `restore`
-  whylate treat status                                   what is changed, and by whom
+  whylate treat status                                   what is changed, and by which command
   whylate treat restore                                  restores everything")]
 pub(crate) enum TreatCommand {
     /// Changes settings, until `restore`

@@ -13,21 +13,22 @@ use whylate_core::{Bytes, CpuSelector, Nanos};
 #[command(
     override_usage = "whylate watch [OPTIONS] --task NAME|--pid PID|--unit UNIT|--cgroup GROUP|--priority RANGE\n       \
                       whylate watch [OPTIONS] -- COMMAND...",
-    mut_arg("json", |json| json.help("Prints a JSON document each second, and that of `whylate run` at the end (-q: only that)")),
+    mut_arg("json", |json| json.help("Prints a JSON document each second, and at the end the one that `whylate run` prints (-q: only the last)")),
     group = clap::ArgGroup::new("target").required(true).multiple(false),
     after_help = "\
 Examples:
-  whylate watch --task audio                     every thread of that name, until Ctrl-C
-  whylate watch --pid 812 -D 10m --deadline 1ms  a process, with the deadline of its work
+  whylate watch --task audio                     every thread of this name, until Ctrl-C
+  whylate watch --pid 812 -D 10m --deadline 1ms  a process whose work has a deadline
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  every thread with such a priority
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
-Without such a rhythm it lasts from a wake-up to the next sleep. Its duration is the response. The
-thread itself is not changed. The worst activations are explained. All results are in the run
-directory: whylate report DIR, whylate explain DIR, whylate compare DIR OTHER.
+Without a period, an activation lasts from a wake-up to the next sleep. The response is the duration
+of an activation. whylate does not change the threads, and explains the worst activations. All
+results are in the directory of the run: whylate report DIR, whylate explain DIR, whylate compare
+DIR OTHER.
 On a terminal, Enter opens the last explained activation as a timeline, ? shows the other keys.
 Exit code 2 if a response was above --limit or --deadline, 1 if the started program failed, 69
 without the permissions (root, or CAP_BPF and CAP_PERFMON; an ordinary user can watch only their
@@ -37,7 +38,7 @@ pub(crate) struct WatchArguments {
     /// Every thread of this name (the kernel cuts names to 15 bytes), also threads that start later
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) task: Option<String>,
-    /// Every thread of this process, and of those that it starts
+    /// Every thread of this process and of its child processes
     #[arg(long, value_name = "PID", group = "target")]
     pub(crate) pid: Option<u32>,
     /// Every thread in this systemd unit
@@ -85,14 +86,14 @@ pub(crate) struct WatchArguments {
     /// Longest acceptable response: a longer one makes the verdict `fail`; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) limit: Option<Nanos>,
-    /// How many of the worst activations of each thread are explained
+    /// Number of worst activations of each thread to explain
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) worst: u32,
     /// Keeps traces of the 3 longest waits for a CPU above --limit, --deadline or 100us (adds cost to each event)
     #[arg(long)]
     pub(crate) trace: bool,
     /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks
-    /// without priority inheritance, wake-ups by lower-priority threads; exit code 2 if there is any
+    /// without priority inheritance, wake-ups by lower-priority threads; exit code 2 if any is found
     #[arg(long)]
     pub(crate) audit: bool,
     /// Findings of the audit that are allowed: system calls (write) or kinds (relative-sleep)
@@ -104,10 +105,10 @@ pub(crate) struct WatchArguments {
     /// File with the token that clients must send; required if ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Time after which intervals are merged into longer ones (30d); no interval is dropped
+    /// Merges intervals that are older than this (for example 30d) into longer ones; drops no interval
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) keep: Option<Nanos>,
-    /// Limit of disk space for the tables of the run: to respect it, older intervals are merged into longer ones
+    /// Disk space for the tables of the run; at this limit, older intervals are merged into longer ones
     #[arg(long, value_name = "SIZE")]
     pub(crate) disk: Option<Bytes>,
     /// Directory for the run: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-watch]

@@ -137,7 +137,7 @@ fn side(text: &str, name: String) -> Result<ComparedSide> {
     for word in words {
         let (path, cell) = super::runs::with_cell(Path::new(word))?;
         if !side.parts.is_empty() && side.cell != cell {
-            bail!("{text}: a side compares one cell or all cells: name the same cell in each run");
+            bail!("{text}: name the same cell in each run of a side, or no cell");
         }
         side.cell = cell;
         side.parts.push(part(&path)?);
@@ -294,15 +294,15 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     compare::conclude(&mut result, primary.as_ref());
     if let Some(shown) = shown {
         result.reason = format!("{}: {shown}", result.reason);
-        result.basis = "With one file per side, only a known mechanism that acts on one side alone decides, without a p-value; anything else needs more files."
+        result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value; any other decision needs more files."
             .to_owned();
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);
     if plan.is_none() && result.outcome == CompareOutcome::CannotTell && least < compare::RUNS_PERMUTED_MIN {
         result.reason = format!(
-            "{}: {least} file{} of a side does not show how much runs differ by boot and time, and a maximum is one sample; give {} files of each \
-             side, with commas{}",
+            "{}: {least} file{} per side cannot show how much runs differ by boot and time, and a maximum is a single sample; give {} files \
+             for each side, separated by commas{}",
             result.reason,
             if least == 1 { "" } else { "s" },
             compare::RUNS_PERMUTED_MIN,
@@ -398,10 +398,10 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
     let runs = format!("{before} against {after} runs");
     match basis {
         Basis::Runs => {
-            format!("{runs}: their labels are permuted; runs of both sides should alternate in time.")
+            format!("{runs}, in a permutation test; runs of both sides should alternate in time.")
         }
         Basis::History(count) => format!(
-            "{runs}; a history of {count} runs shows how much runs differ, if the baseline is like them."
+            "{runs}; a history of {count} runs shows how much runs differ, if the baseline is like these runs."
         ),
         Basis::TooFew => format!(
             "{runs}, without a history of {} runs: runs differ by boot and time, so no difference can be detected. \

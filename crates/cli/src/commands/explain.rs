@@ -59,7 +59,7 @@ pub(super) fn execute(mut arguments: ExplainArguments) -> Result<Ending> {
 fn way_on(input: &Path) -> Option<String> {
     let word = input.to_string_lossy();
     Some(match Why::of(&word) {
-        Ok(_) => format!("`whylate explain --why {word}` explains that kind"),
+        Ok(_) => format!("`whylate explain --why {word}` explains this kind"),
         Err(_) if word == "latest" => return None,
         Err(_) => "`whylate trace record` makes a trace".to_owned(),
     })

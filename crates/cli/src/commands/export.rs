@@ -35,9 +35,7 @@ pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
 fn measurement(file: &Path) -> Result<Exported> {
     if forms::tool(file).is_none() && parse::open(file).is_ok() {
         let file = file.display();
-        bail!(
-            "{file} is a trace: `whylate explain {file} --export perfetto` (or text) writes it in another form"
-        );
+        bail!("{file} is a trace: `whylate explain {file} --export perfetto` (or text) converts it");
     }
     Ok(report::imported(file)?.into())
 }

@@ -66,7 +66,7 @@ fn say(pushed: Result<Pushed>) -> Result<bool> {
         Ok(pushed) => {
             let size = figure::bytes(pushed.bytes);
             let sent = match pushed.objects {
-                0 => "there already".to_owned(),
+                0 => "already in the lake".to_owned(),
                 objects => format!("{objects} objects, {size}"),
             };
             output::print(&format!("{}: {sent}", pushed.run))?;
@@ -112,7 +112,9 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
     if check {
         for month in lake.check_months()? {
             match month {
-                Ok((month, bytes)) => output::print(&format!("{month}: {}, whole", figure::bytes(bytes)))?,
+                Ok((month, bytes)) => {
+                    output::print(&format!("{month}: {}, undamaged", figure::bytes(bytes)))?
+                }
                 Err(error) => {
                     damaged += 1;
                     output::message(&format!("whylate: {error}"));
@@ -123,7 +125,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         for run in lake.unfinished()? {
             damaged += 1;
             output::message(&format!(
-                "whylate: {}/{run}: its push did not finish: push it again, and the push continues where it stopped",
+                "whylate: {}/{run}: its push did not finish; push the run again: the push continues where it stopped",
                 lake.url()
             ));
         }
@@ -134,7 +136,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
             continue;
         }
         match lake.check(run) {
-            Ok(bytes) => output::print(&format!("{run}: {}, whole", figure::bytes(bytes)))?,
+            Ok(bytes) => output::print(&format!("{run}: {}, undamaged", figure::bytes(bytes)))?,
             Err(error) => {
                 damaged += 1;
                 output::message(&format!("whylate: {error}"));
@@ -142,7 +144,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         }
     }
     if runs.is_empty() {
-        output::message(&format!("{} holds no run", lake.url()));
+        output::message(&format!("{} has no runs", lake.url()));
     }
     Ok(if damaged == 0 { Ending::Pass } else { Ending::Incomplete })
 }
@@ -170,7 +172,7 @@ fn verify(arguments: &VerifyArguments) -> Result<Ending> {
         output::message(&format!("INCOMPLETE: {line}"));
     }
     if found.is_empty() {
-        output::print(&format!("{}: measured what was asked for", path.display()))?;
+        output::print(&format!("{}: the run matches the request", path.display()))?;
     }
     Ok(if found.is_empty() { Ending::Pass } else { Ending::Incomplete })
 }
@@ -208,11 +210,11 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
             }
         }
     }
-    ensure!(!jobs.is_empty(), "{name}: name a plan, or give the farm file a [[plan]]");
+    ensure!(!jobs.is_empty(), "{name}: name a plan, or add a [[plan]] to the farm file");
     let mut names: Vec<&str> = plans.iter().map(|plan| plan.plan.name.as_str()).collect();
     names.sort_unstable();
     if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
-        bail!("two plans have the name `{}`: their files would be one", twice[0]);
+        bail!("two plans have the name `{}`, so their files would have the same name", twice[0]);
     }
     let dispatcher = match arguments.engine {
         DispatcherChoice::Kubernetes => Dispatcher::Kubernetes,

@@ -43,7 +43,10 @@ pub(super) fn check_campaign(folder: &Path, loader: &LoaderName) -> Result<()> {
     for path in file.ancestors().find(|path| path.exists()).into_iter().chain(script) {
         let opened = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(problem) = problem(path, &opened)? {
-            bail!("{}: {problem}, and a campaign acts as root: take a folder of root alone", path.display());
+            bail!(
+                "{}: {problem}, and a campaign runs as root: use a folder that only root can write to",
+                path.display()
+            );
         }
     }
     Ok(())
@@ -63,13 +66,13 @@ fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Res
         return Ok(());
     }
     let Some(problem) = problem(path, file)? else { return Ok(()) };
-    let what = format!("{}: {problem}, and it acts as root", path.display());
+    let what = format!("{}: {problem}, and whylate would use it as root", path.display());
     if !stdin().is_terminal() {
-        bail!("{what}: {}; read it, then add `--trust-plan`", deeds.join("; "));
+        bail!("{what}: {}; check these commands and settings, then add `--trust-plan`", deeds.join("; "));
     }
     output::message(&format!("{what}:"));
     deeds.iter().for_each(|deed| output::message(&format!("    {}", deed.escape_debug())));
-    output::message("go on? [y/N]");
+    output::message("use these commands and settings? [y/N]");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run") }
@@ -83,11 +86,11 @@ fn problem(path: &Path, file: &File) -> Result<Option<String>> {
     let folders = place.ancestors().skip(1).map(|folder| (folder, fs::metadata(folder)));
     let is_at = fs::metadata(&place).is_ok_and(|it| (it.dev(), it.ino()) == (about.dev(), about.ino()));
     if !is_at {
-        bail!("{}: another file was put in its place while it was read", path.display());
+        bail!("{}: the file was replaced while whylate read it", path.display());
     }
     let mut writers = folders.filter_map(|(folder, about)| {
-        let whose = about.map_or(Some("no one knows who".to_owned()), |about| writer(&about, true));
-        whose.map(|whose| format!("{whose} can exchange what is in {}", folder.display()))
+        let whose = about.map_or(Some("an unknown user".to_owned()), |about| writer(&about, true));
+        whose.map(|whose| format!("{whose} can replace files in {}", folder.display()))
     });
     let own = writer(&about, about.is_dir()).map(|whose| format!("{whose} can write this plan"));
     Ok(own.or_else(|| writers.next()))

@@ -12,7 +12,7 @@ const TABLE_BYTES: u64 = 64 << 20;
 
 /// Files that are neither trace, log nor result: how they begin, what they are, what to do.
 const OTHERS: &[(&[u8], &str, &str)] = &[
-    (b"%PDF", "a PDF", "give the text or the data that it was made of"),
+    (b"%PDF", "a PDF", "give the text or the data that the PDF was made from"),
     (b"\x89PNG", "a picture", "give the data that it shows"),
     (b"\xff\xd8\xff", "a picture", "give the data that it shows"),
     (b"GIF8", "a picture", "give the data that it shows"),
@@ -21,15 +21,15 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
         "a program, a module or a dump of memory",
         "give what was recorded: a trace, a log or a result",
     ),
-    (b"\xff\xfe", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` makes UTF-8 of it"),
-    (b"\xfe\xff", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` makes UTF-8 of it"),
-    (b"KDUMP", "a dump of a kernel's memory", "`crash` prints its log: give that"),
+    (b"\xff\xfe", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` converts it to UTF-8"),
+    (b"\xfe\xff", "a text in UTF-16", "`iconv -f UTF-16 -t UTF-8 FILE > text.txt` converts it to UTF-8"),
+    (b"KDUMP", "a dump of a kernel's memory", "`crash` prints the kernel log in the dump: give this log"),
     (
         b"LPKSHHRH",
         "a journal of systemd",
         "`journalctl -k --file FILE -o short-monotonic > log.txt`, then `whylate explain log.txt`",
     ),
-    (b"PAR1", "a Parquet table", "give the directory of the run that it is part of"),
+    (b"PAR1", "a Parquet table", "give the run directory that contains the table"),
     (b"SQLite format 3", "a database", "export its table as text"),
     (b"\xd4\xc3\xb2\xa1", "a capture of packets", "record the scheduler: `whylate trace record`"),
     (b"\x0a\x0d\x0d\x0a", "a capture of packets", "record the scheduler: `whylate trace record`"),
@@ -37,11 +37,11 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     (
         b"<!DOCTYPE html",
         "a web page",
-        "give the file that it shows; from a forum, copy the text with the trace",
+        "give the file that the page shows; from a forum, copy the text of the trace",
     ),
-    (b"<html", "a web page", "give the file that it shows; from a forum, copy the text with the trace"),
+    (b"<html", "a web page", "give the file that the page shows; from a forum, copy the text of the trace"),
     (b"<?xml", "XML", "whylate reads results of rteval; give other data as text"),
-    (b"#!", "a script", "run it, and give what it writes"),
+    (b"#!", "a script", "run the script, and give its output"),
     (
         b"{",
         "JSON",
@@ -52,18 +52,22 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
         "JSON",
         "whylate reads results of cyclictest, oslat and jitterdebugger, logs of dmesg and journalctl, and Chrome traces with scheduler events",
     ),
-    (b"kernel.", "a list of settings", "`whylate check` reads those of the running machine"),
-    (b"CONFIG_", "the configuration of a kernel", "`whylate check` reads that of the running machine"),
+    (b"kernel.", "a list of settings", "`whylate check` reads the settings of the running machine"),
+    (
+        b"CONFIG_",
+        "the configuration of a kernel",
+        "`whylate check` reads the configuration of the running kernel",
+    ),
     (
         b"#\n# Automatically generated",
         "the configuration of a kernel",
-        "`whylate check` reads that of the running machine",
+        "`whylate check` reads the configuration of the running kernel",
     ),
-    (b"processor\t:", "/proc/cpuinfo", "`whylate check` reads it on the machine"),
+    (b"processor\t:", "/proc/cpuinfo", "`whylate check` reads this file on the machine itself"),
     (
         b"           CPU0",
         "/proc/interrupts",
-        "it has counts and no times: `whylate run` records which interrupts came while it measured",
+        "it has counts and no times: `whylate run` records the interrupts during a measurement",
     ),
 ];
 
@@ -101,7 +105,7 @@ pub(super) fn not_a_result(path: &Path) -> Option<String> {
     }
     if whylate_kmsg::is_log(&begin) {
         return Some(format!(
-            "{shown} is a log of the kernel: `whylate explain {shown}` shows what it says of latency"
+            "{shown} is a log of the kernel: `whylate explain {shown}` shows its messages about latency"
         ));
     }
     named(path, &begin).or_else(|| Some(unknown(path, &begin)))
@@ -123,7 +127,7 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
     let found = OTHERS.iter().find(|(mark, ..)| begin.starts_with(mark) || start.starts_with(mark));
     let (what, to_do) = match (found, text) {
         (Some((_, what, to_do)), _) => ((*what).to_owned(), *to_do),
-        (None, _) if begin.is_empty() => ("an empty file".to_owned(), "look whether the recording worked"),
+        (None, _) if begin.is_empty() => ("an empty file".to_owned(), "check whether the recording worked"),
         (None, None) => match parse::open(path) {
             // The reader knows it by name: an LTTng stream, an archive.
             Err(parse::ParseError::Foreign { found, .. }) if !found.starts_with("binary data") => {
@@ -138,8 +142,8 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
             let columns = |mark: char| lines.iter().take(50).all(|line| line.contains(mark));
             let what = match () {
-                () if columns(',') || columns(';') => "a table of values with commas",
-                () if columns('\t') => "a table of values with tabs",
+                () if columns(',') || columns(';') => "a table of comma-separated values",
+                () if columns('\t') => "a table of tab-separated values",
                 () => "a text",
             };
             let first: String = lines.first().map_or("", |line| line.trim()).chars().take(60).collect();

@@ -66,7 +66,7 @@ fn result(path: &Path, log: KernelLog) -> Result<Option<ExplainResult>> {
     let damage = log.damage.map(|damage| {
         Warning::new(
             WarningCode::UnreadableTrace,
-            format!("{}: {damage}; what is before it was read", path.display()),
+            format!("{}: {damage}; only the part before the damage was read", path.display()),
         )
     });
     Ok(Some(ExplainResult {

@@ -115,7 +115,7 @@ fn print(result: &LoadResult) -> Result<()> {
             let text = |value| rate(value, &found.unit);
             format!("mean {} (least {}, most {})", text(found.mean), text(least), text(most))
         }
-        None => "no rate in its output".to_owned(),
+        None => "no rate in the command's output".to_owned(),
     };
     let seconds = Nanos(result.duration_ns).as_secs_f64();
     let victims = result.victims.as_ref().map(|cpus| format!(", against CPU {cpus}")).unwrap_or_default();

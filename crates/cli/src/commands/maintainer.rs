@@ -251,7 +251,7 @@ fn figures(text: &mut String, run: &RunResult) -> Result<()> {
 /// The kept trace of the longest spike: the culprit, and the surrounding lines as the kernel prints them.
 fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
     let Some(note) = longest(run) else {
-        writeln!(text, "No trace was kept: `whylate run` as root keeps those of the longest spikes.\n")?;
+        writeln!(text, "No trace was kept: `whylate run` as root keeps the traces of the longest spikes.\n")?;
         return Ok(());
     };
     match lines(note, folder, TRACE_LINES_MAX) {
@@ -293,7 +293,7 @@ fn lines(note: &SpikeTrace, folder: &Folder, most: usize) -> Result<(Option<Expl
     let all = exported.lines().count();
     let shown: String = exported.lines().take(most).map(|line| format!("{line}\n")).collect();
     let rest = all.saturating_sub(most);
-    let more = if rest > 0 { format!("# {rest} lines more\n") } else { String::new() };
+    let more = if rest > 0 { format!("# {rest} more lines\n") } else { String::new() };
     Ok((explained.spikes.into_iter().next(), format!("{shown}{more}")))
 }
 

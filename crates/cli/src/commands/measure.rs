@@ -26,11 +26,11 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         bail!("--on-threshold: the probe {} has no threshold", plan.kind());
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
-        bail!("--duration 0: several series share the duration; give --samples, or choose one of them");
+        bail!("--duration 0: several series share the duration; give --samples, or choose one series");
     }
     if let Some(path) = arguments.output {
         if arguments.duration.0 == 0 {
-            bail!("--output: a run has a length; give --duration");
+            bail!("--output: a stored run needs a length; give --duration");
         }
         let plan = Plan {
             name: "measure".to_owned(),

@@ -12,8 +12,9 @@ pub(super) fn execute(arguments: &PlansArguments) -> Result<Ending> {
     match &arguments.name {
         Some(name) => {
             let names = || builtin::ALL.iter().map(|plan| plan.name).collect::<Vec<_>>().join(", ");
-            let plan = builtin::find(name)
-                .with_context(|| format!("there is no built-in plan `{name}`; there is {}", names()))?;
+            let plan = builtin::find(name).with_context(|| {
+                format!("there is no built-in plan `{name}`; the built-in plans are {}", names())
+            })?;
             if arguments.json { output::print_json(&parse(plan)?)? } else { output::print(plan.text)? }
         }
         None => {

@@ -56,9 +56,9 @@ impl Preview {
             let percent = power.spread * 100.0;
             match power.ratio {
                 Some(ratio) => {
-                    format!("{ratio:.2} times or more if repeats of one cell differ by {percent:.0} %")
+                    format!("a factor of {ratio:.2} if repeats of one cell differ by {percent:.0} %")
                 }
-                None => format!("none if they differ by {percent:.0} %"),
+                None => format!("none if repeats differ by {percent:.0} %"),
             }
         });
         let sizes = sizes.collect::<Vec<_>>().join(", ");
@@ -67,8 +67,8 @@ impl Preview {
             count => format!("{count} comparisons"),
         };
         Some(format!(
-            "which changes of {primary} this run finds (in 8 of 10 runs, with {repeats} repeats of each cell and \
-             {comparisons}): {sizes}"
+            "the smallest change of {primary} that 8 of 10 such runs find, with {repeats} repeats of each cell and \
+             {comparisons}: {sizes}"
         ))
     }
 
@@ -81,7 +81,7 @@ impl Preview {
     }
 
     pub(crate) fn text(&self) -> String {
-        let drawn = if self.0.plan.seed.is_some() { "" } else { "; each run draws its own" };
+        let drawn = if self.0.plan.seed.is_some() { "" } else { "; each run draws a new order" };
         let mut lines = vec![
             format!(
                 "plan {}: {}",

@@ -97,7 +97,9 @@ pub(super) fn format_of(
         None | Some("txt" | "text" | "log") => ReportFormat::Terminal,
         Some("json") if json => ReportFormat::Terminal,
         Some("json") => bail!("a report is not JSON: `--json` writes the result"),
-        Some("pdf") => bail!("-o: no PDF is made; write .html and print it: it is made for two pages"),
+        Some("pdf") => {
+            bail!("-o: whylate writes no PDF; write .html and print that file, on about two pages")
+        }
         Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or name its --format"),
     })
 }

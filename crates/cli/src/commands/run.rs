@@ -140,7 +140,7 @@ pub(super) fn way_on(error: &RunError, path: &Path) -> Option<anyhow::Error> {
     }
     let command = if info.fix.is_some() { "fix" } else { "run" };
     let path = path.display();
-    Some(anyhow!("{error}; to go on with what is there: `whylate {command} --resume {path}`"))
+    Some(anyhow!("{error}; to continue this run: `whylate {command} --resume {path}`"))
 }
 
 fn is_quiet(arguments: &RunArguments) -> bool {
@@ -161,7 +161,7 @@ pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool
     if !path.exists() && !name.contains(['/', '.']) {
         let names: Vec<&str> = builtin::ALL.iter().map(|plan| plan.name).collect();
         bail!(
-            "there is no plan `{name}`: the built-in ones are {}; a file is named by its path",
+            "there is no plan `{name}`: the built-in plans are {}; give a file by its path",
             names.join(", ")
         );
     }
@@ -214,7 +214,7 @@ fn announce(experiment: &Experiment, warnings: &[Warning], path: &Path) {
         output::message(&format!("warnings ({}): {codes}; `whylate check` explains them", warnings.len()));
         if facts.privileges.realtime_priority_max == 0 {
             output::message(
-                "no real-time priority: the probes run as ordinary tasks, and the figures are not those of a real-time task",
+                "no real-time priority: the probes run as ordinary tasks, so their latencies say nothing about real-time tasks",
             );
         }
     }
@@ -249,7 +249,7 @@ pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Resu
     } else {
         output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(
-            "\nkept in {0}\neverything: whylate report {0} --details\na picture: whylate report {0} -o report.html",
+            "\nstored in {0}\nthe whole report: whylate report {0} --details\na web page: whylate report {0} -o report.html",
             path.display()
         ));
     }
@@ -285,7 +285,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
     let findings = audits.flat_map(|it| it.findings).filter(|(_, one)| !one.allowed).count();
     if findings > 0 {
         let findings = if findings == 1 { "1 finding".to_owned() } else { format!("{findings} findings") };
-        output::message(&format!("whylate: the audit has {findings}; --allow names what may be"));
+        output::message(&format!("whylate: the audit has {findings}; --allow accepts findings"));
         return Ending::Exceeded;
     }
     if broke || result.verdict == Verdict::Fail {
@@ -300,7 +300,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
         output::message(&format!("whylate: the run is incomplete: {error}"));
         // A watch that ended cannot continue: the time that it would have watched is over.
         if !info.plan.is_watch() {
-            output::message(&format!("    to go on: whylate run --resume {}", result.run));
+            output::message(&format!("    to continue: whylate run --resume {}", result.run));
         }
     }
     Ending::Incomplete

@@ -28,7 +28,7 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
         Some(RunsCommand::Untag { run, tags }) => {
             label(run, |labels| {
                 for tag in tags.iter().filter(|tag| !labels.tags.contains(tag)) {
-                    output::message(&format!("it has no tag `{tag}`"));
+                    output::message(&format!("the run has no tag `{tag}`"));
                 }
                 labels.tags.retain(|tag| !tags.contains(tag));
             })?;
@@ -58,7 +58,7 @@ pub(super) fn named(run: &Path) -> Result<PathBuf> {
     let folder = folder(None)?;
     let newest = whylate_store::newest(&folder);
     let newest = newest.with_context(|| {
-        format!("{} holds no run yet; name one, or begin with `whylate run`", folder.display())
+        format!("{} has no run yet; name a run, or begin with `whylate run`", folder.display())
     })?;
     output::message(&format!("latest: {}", newest.display()));
     Ok(newest)
@@ -77,7 +77,7 @@ pub(super) fn with_cell(word: &Path) -> Result<(PathBuf, Option<String>)> {
 pub(super) fn require_cell(path: &Path, run: &RunResult, cell: &str) -> Result<()> {
     if !run.cells.iter().any(|it| it.name == cell) {
         let names: Vec<&str> = run.cells.iter().map(|cell| cell.name.as_str()).collect();
-        bail!("{}: there is no cell `{cell}`; it has {}", path.display(), names.join(", "));
+        bail!("{}: there is no cell `{cell}`; the run has {}", path.display(), names.join(", "));
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ pub(super) fn require_distinct<'r>(runs: impl IntoIterator<Item = (&'r Path, &'r
     let mut seen: Vec<(&Path, &RunResult)> = Vec::new();
     for (path, run) in runs {
         if let Some((first, _)) = seen.iter().find(|(_, known)| is_same(known, run)) {
-            bail!("{} and {}: the same run twice; each one counts once", first.display(), path.display());
+            bail!("{} and {} are the same run: name each run once", first.display(), path.display());
         }
         seen.push((path, run));
     }
@@ -179,7 +179,7 @@ pub(super) fn series(
         }));
     }
     let Some(cell) = cell.filter(|_| !points.is_empty()) else {
-        bail!("no run of plan {plan} has {of} there; `whylate report RUN` shows what it has");
+        bail!("no run of plan {plan} has {of}; `whylate report RUN` shows what a run has");
     };
     points.reverse();
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
@@ -227,7 +227,9 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
         let (run, kept) = (run.display(), kept.join(", "));
         match kept.is_empty() {
             true => output::message(&format!("deleted {run}")),
-            false => output::message(&format!("deleted the run in {run}; not part of it, and kept: {kept}")),
+            false => output::message(&format!(
+                "deleted the run in {run}; kept files that are not part of the run: {kept}"
+            )),
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ pub(super) fn execute(arguments: &SchemaArguments) -> Result<Ending> {
         Some(name) if name == WATCH => output::print_json(&schema_for!(watch::StatusLine<'_>))?,
         Some(name) => match schema::schema(name) {
             Some(schema) => output::print_json(&schema)?,
-            None => bail!("there is no schema `{name}`; there is {}", names().join(", ")),
+            None => bail!("there is no schema `{name}`; the schemas are {}", names().join(", ")),
         },
     }
     Ok(Ending::Pass)

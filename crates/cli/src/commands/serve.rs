@@ -23,8 +23,8 @@ pub(super) fn execute(arguments: &ServeArguments) -> Result<Ending> {
     let address = arguments.address;
     if !address.ip().is_loopback() && !arguments.behind_proxy {
         bail!(
-            "{address} is not a loopback address, and what is served there is not encrypted: put a proxy with TLS in \
-             front, and say so with --behind-proxy and a token"
+            "{address} is not a loopback address, and whylate serves pages without encryption: put a proxy with TLS in \
+             front, then add --behind-proxy and a token"
         );
     }
     let settings = Settings { address, token: token(arguments.token_file.as_deref())? };
@@ -54,7 +54,7 @@ fn opened(path: &Path, any_owner: bool) -> Result<Folder> {
     let own = own.with_context(|| format!("{}: --any-owner shows runs of other users", path.display()))?;
     let hidden = whylate_store::foreign_runs(&all);
     if hidden > 0 {
-        output::message(&format!("{hidden} runs of other users are not shown; --any-owner shows them"));
+        output::message(&format!("{hidden} runs of other users are not shown; --any-owner shows these runs"));
     }
     Ok(own)
 }
@@ -80,7 +80,7 @@ pub(super) fn token(file: Option<&Path>) -> Result<Option<String>> {
         0 if file.is_none() => Ok(None),
         TOKEN_LENGTH_MIN.. if is_plain => Ok(Some(token.to_owned())),
         _ => bail!(
-            "a token has {TOKEN_LENGTH_MIN} letters, digits, `-`, `_` or `.` at least: `openssl rand -hex 16` makes one"
+            "a token needs at least {TOKEN_LENGTH_MIN} characters, only letters, digits, `-`, `_` and `.`: `openssl rand -hex 16` makes one"
         ),
     }
 }

@@ -112,8 +112,8 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let all = usual.all().ok()?;
     let changed: usize =
         all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
-    let text = format!("the journal {} has {changed} changed settings", usual.path().display());
-    let fix = "to see and restore them: the same command without WHYLATE_STATE_DIR";
+    let text = format!("another journal, {}, lists {changed} changed settings", usual.path().display());
+    let fix = "to see and restore these settings: the same command without WHYLATE_STATE_DIR";
     (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }
 
@@ -227,9 +227,9 @@ fn is_unknown(result: &TreatResult) -> bool {
 fn holder_line(holder: &ChangeHolder) -> String {
     let run = holder.run.as_ref().map(|run| format!(" into {run}")).unwrap_or_default();
     let state = match (holder.alive, holder.kept) {
-        (true, _) => "which still runs",
-        (false, true) => "kept until it is restored",
-        (false, false) => "which was killed",
+        (true, _) => "still running",
+        (false, true) => "kept until restored",
+        (false, false) => "killed",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
 }
@@ -244,12 +244,12 @@ fn line(change: &TreatChange) -> String {
     let effect = change.effect.as_ref().map(|effect| format!("  ({effect})")).unwrap_or_default();
     match change.state {
         ChangeState::Planned | ChangeState::Applied => format!("{target}: {old} -> {new}{effect}"),
-        ChangeState::NotNeeded => format!("{target}: {old} already{effect}"),
-        ChangeState::Interrupted => format!("{target}: {old} -> {new}, cut off{effect}"),
+        ChangeState::NotNeeded => format!("{target}: already {old}{effect}"),
+        ChangeState::Interrupted => format!("{target}: {old} -> {new}, interrupted{effect}"),
         ChangeState::Restored => format!("{target}: {new} -> {old}"),
-        ChangeState::Unchanged => format!("{target}: {old} already"),
+        ChangeState::Unchanged => format!("{target}: already {old}"),
         ChangeState::Ended => format!("{target}: ended"),
         ChangeState::Rebooted => format!("{target}: reset by a reboot"),
-        ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not {old}"),
+        ChangeState::LeftAlone | ChangeState::Failed => format!("{target}: not restored to {old}"),
     }
 }

@@ -127,7 +127,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
         finish(command)
     };
     let plan = write(&folder, "plan.toml", SMALL_PLAN);
-    assert!(here(&["report"]).error().contains("holds no run yet"));
+    assert!(here(&["report"]).error().contains("has no run yet"));
     for _ in 0..2 {
         let said = here(&["run", &plan, "-q"]);
         assert!(matches!(said.code, Some(0 | 2)), "{said:?}");
@@ -161,7 +161,7 @@ fn runs_are_listed_tagged_compared_and_removed() {
         warnings.map(|it| word(it, "text").to_owned()).collect()
     };
     let of_both = mixed(&["compare", new, &format!("{old},other"), "--json"]);
-    assert_eq!(of_both, ["side B: its runs differ in plan.duration"]);
+    assert_eq!(of_both, ["the runs of side B differ in plan.duration"]);
     assert_eq!(mixed(&["compare", old, new, "--json"]), [""; 0]);
 
     assert!(here(&["runs", "remove", old]).error().contains("--yes"));

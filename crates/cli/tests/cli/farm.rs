@@ -39,7 +39,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     assert!(pushed.code == Some(0) && pushed.stdout.contains("run-1"), "{pushed:?}");
     let there = files(&lake);
     let again = whylate(&["push", text(&run), text(&lake)]);
-    assert!(again.code == Some(0) && again.stdout.contains("there already"), "{again:?}");
+    assert!(again.code == Some(0) && again.stdout.contains("already in the lake"), "{again:?}");
     assert!(files(&lake) == there, "a second push changes nothing");
     assert_eq!(whylate(&["pull", text(&lake.join("run-1")), text(&back)]).code, Some(0));
     assert!(files(&back) == files(&run), "bit for bit");

@@ -66,7 +66,10 @@ fn two_kernels_are_compared_over_boards_and_damage_prevents_a_pass() {
     assert!(says("quantiles-over-those", &earlier.stdout), "{earlier:?}");
     assert!(earlier.stderr.is_empty(), "{earlier:?}");
     let alone = compare(&lake, ["7.2 host=a", "6.12 host=a"], &[]);
-    assert!(alone.code == Some(1) && alone.stdout.contains("one board: no interval"), "{alone:?}");
+    assert!(
+        alone.code == Some(1) && alone.stdout.contains("only one board, so there is no interval"),
+        "{alone:?}"
+    );
     let few = compare(&lake, ["7.2", "kernel=none"], &[]);
     assert!(few.code == Some(1) && says("no-board-has-complete", &few.stderr), "{few:?}");
 

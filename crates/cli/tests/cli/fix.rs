@@ -80,7 +80,7 @@ fn a_killed_search_is_undone_and_goes_on() {
     let restored = fake.whylate(&["treat", "restore"]);
     assert_eq!((restored.code, merging().as_str()), (Some(0), "1\n"), "{restored:?}");
     let taken = fake.whylate(&arguments);
-    let way_on = format!("to go on with what is there: `whylate fix --resume {}`", text(&path));
+    let way_on = format!("to continue this run: `whylate fix --resume {}`", text(&path));
     assert!(taken.error().contains(&way_on), "{taken:?}");
     let said = fake.whylate(&["fix", "--resume", text(&path), "--yes", "ksm", "-q", "--json"]);
     let result: serde_json::Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
@@ -96,7 +96,10 @@ fn what_is_wrong_is_one_line() {
     let path = folder.path().join("fix");
     for (arguments, expected) in [
         // There is no terminal to ask on; that is reported before the measurement.
-        (vec!["fix", &plan, "-o", text(&path), "--write", "install"], "there is no terminal to ask on"),
+        (
+            vec!["fix", &plan, "-o", text(&path), "--write", "install"],
+            "without a terminal, whylate cannot ask",
+        ),
         (vec!["fix", &plan, "--budget", "abc"], "`abc` is not a duration; write for example `30m`"),
         (vec!["fix", &plan, "--budget", "30"], "`30` has no unit; write for example `30m`"),
         (
@@ -106,8 +109,14 @@ fn what_is_wrong_is_one_line() {
         (vec!["fix", &plan, "--goal", "stall p99"], "the plan measures no `stall`; it has timer"),
         (vec!["fix", &plan, "--goal", "timer p98"], "is not a statistic"),
         (vec!["fix", "--task", "no-such-task"], "no thread is called `no-such-task`"),
-        (vec!["fix", "--task", "cli", "--goal", "misses"], "say what is too late for `cli`: --deadline 1ms"),
-        (vec!["fix", "--campaign", text(folder.path())], "name what is tried: --boot 'isolcpus=1'"),
+        (
+            vec!["fix", "--task", "cli", "--goal", "misses"],
+            "--goal misses needs the deadline of `cli`, for example --deadline 1ms",
+        ),
+        (
+            vec!["fix", "--campaign", text(folder.path())],
+            "give --boot once for each, for example --boot 'isolcpus=1'",
+        ),
         (
             vec!["fix", "--campaign", "c", "--boot", "a;b"],
             "`a;b` has characters that boot loaders do not pass on",
@@ -253,7 +262,7 @@ fn a_campaign_boots_measures_and_leaves_nothing_behind() {
     let unit = fake.path("root/etc/systemd/system/whylate-campaign.service");
     assert!(fs::read_to_string(&unit).unwrap().contains("continue.sh"));
     let again = fake.whylate(&begin);
-    assert!(again.error().contains("has a campaign already"), "{again:?}");
+    assert!(again.error().contains("already has a campaign"), "{again:?}");
     let search = folder.path().join("campaign/search");
     let goes_on = format!("whylate fix --campaign {path} --continue");
     let shown = fake.whylate(&["fix", "--show", text(&search)]);

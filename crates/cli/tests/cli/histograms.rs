@@ -232,7 +232,7 @@ fn the_files_of_the_patch_are_written_and_obeyed() {
 fn what_makes_no_sense_is_refused() {
     let lines: [(&[&str], &str); 3] = [
         (&["-i", "1ms"], "is too short"),
-        (&["--output", "x"], "goes with --format osadl"),
+        (&["--output", "x"], "needs --format osadl"),
         (&["--task", ""], "give a process id or a name"),
     ];
     let folder = TempDir::new().unwrap();

@@ -58,7 +58,7 @@ fn a_file_of_no_known_kind_has_one_line_with_what_to_do() {
     let cases = [
         ("chrome.json", "{\"traceEvents\":[{\"ph\":\"M\"}]}", "scheduler"),
         ("a.pdf", "%PDF-1.7 x", "PDF"),
-        ("table.csv", "a,b,c\n1,2,3\n", "commas"),
+        ("table.csv", "a,b,c\n1,2,3\n", "comma-separated"),
         ("letter", "Dear all,\nit is late.\n", "Dear all"),
         ("config", "CONFIG_PREEMPT=y\nCONFIG_HZ=250\n", "configuration"),
     ];

@@ -307,7 +307,7 @@ fn a_tracer_that_the_kernel_lacks_is_reported_precisely() {
     command.env("WHYLATE_HOST_ROOT", &host);
     let said = finish(command);
     assert_eq!(said.code, Some(69), "{}", said.stderr);
-    let expected = "this kernel has no osnoise tracer (CONFIG_OSNOISE_TRACER is off; it has: function, nop)";
+    let expected = "this kernel has no osnoise tracer (CONFIG_OSNOISE_TRACER is off; the tracers here are function, nop)";
     assert!(said.stderr.contains(expected), "{}", said.stderr);
     assert!(!folder.path().join("run").exists());
 }

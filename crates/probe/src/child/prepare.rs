@@ -66,7 +66,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
     if !is_scheduled && let Err(error) = schedule::schedule_this_thread(wanted) {
         if let Scheduling::Deadline { .. } = wanted {
             return Err(Failure::Unavailable(format!(
-                "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel takes a deadline task only when it \
+                "SCHED_DEADLINE on CPU {cpu} was refused ({error}): the kernel accepts a deadline task only if it \
                  may run on every CPU of its root domain; make an exclusive cpuset of CPU {cpu}, or use \
                  `--policy fifo`"
             )));
@@ -76,7 +76,7 @@ pub(super) fn thread(team: &Team<'_>, cpu: CpuId) -> Result<(), Failure> {
             WarningCode::NoRealtimePriority,
             format!(
                 "the probe runs as SCHED_OTHER, not {wanted:?} ({error}): other tasks delay the probe, and the \
-                 figures are not those of a real-time task"
+                 figures say nothing about real-time tasks"
             ),
             "run as root, or grant `rtprio 99` in /etc/security/limits.d; in a cgroup of an RT_GROUP_SCHED kernel \
              also `echo 950000 > cpu.rt_runtime_us` in the group",
@@ -113,7 +113,7 @@ pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
 fn scheduled_as_before() -> Result<(), Failure> {
     match SCHEDULED.get().zip(schedule::scheduling_of_this_thread().ok()) {
         Some((before, now)) if before != now => Err(Failure::Void(format!(
-            "the thread of CPU {} was {before} when it began to measure and is {now} now: another program changed its scheduling (`chrt`, \
+            "the thread of CPU {} was {before} when the measurement began and is {now} now: another program changed its scheduling (`chrt`, \
              `renice`, a service manager)",
             schedule::current_cpu()
         ))),

@@ -133,7 +133,8 @@ fn warn_unless_proven(memory: &TypedMemory, warnings: &mut Vec<Warning>) {
     if memory.is_proven() {
         return;
     }
-    let text = format!("{}: its rows are not those of {} memory", memory.describe(), memory.requested);
+    let text =
+        format!("{}: this memory is not of the requested type {}", memory.describe(), memory.requested);
     push_once(warnings, Warning::new(WarningCode::MemoryModeNotEffective, text));
 }
 

@@ -272,7 +272,9 @@ impl FindsCauses for LiveFinder {
         }
         let ipis = self.activities.ipis_lost();
         if ipis > 0 {
-            let text = format!("{ipis} interrupts from other CPUs did not fit into the table of senders");
+            let text = format!(
+                "the table of senders was full: {ipis} interrupts from other CPUs are missing from it"
+            );
             warnings.push(Warning::new(WarningCode::IpiRecordsLost, text));
         }
         warnings

@@ -77,7 +77,7 @@ fn warning(refused: Option<&BpfError>) -> Warning {
     let text = format!(
         "causes come from a trace buffer (tracefs){why}. `preempt_off` names no function, and interrupts from other CPUs \
          have no sender. A wake-up costs about 0.8 us more than with BPF programs (1.5 us instead of 0.7 us on one \
-         machine), and 4 us more where the timer interrupts deep kernel code, whose stack is recorded"
+         machine), and 4 us more if the timer interrupts deep kernel code, because whylate records the stack"
     );
     let fix = refused.map(|_| {
         "to record all causes, run whylate as root on the host, on a kernel with CONFIG_DEBUG_INFO_BTF and without lockdown"

@@ -76,8 +76,11 @@ impl TraceActivities {
             stream::cpus_of(buffer.folder())?.into_iter().filter(|cpu| cpus.contains(*cpu)).collect();
         let stacks = keep_stacks(&buffer, &functions);
         let known: Vec<&str> = names.iter().copied().chain(stacks.is_ok().then_some(STACK)).collect();
-        missing
-            .extend(stacks.err().map(|reason| incomplete(&format!("late timers have no stack: {reason}"))));
+        missing.extend(
+            stacks
+                .err()
+                .map(|reason| incomplete(&format!("the causes of late timers have no stack: {reason}"))),
+        );
         let stream = Stream::open(&buffer, &rings, &known)?;
         let own = own_threads();
         for event in &names {
@@ -159,7 +162,10 @@ fn events(tracefs: &Tracefs) -> (Vec<String>, Vec<Warning>) {
     let vectors: Vec<String> =
         tracefs.events(VECTORS.0).into_iter().filter(|event| !event.starts_with(VECTORS.1)).collect();
     if vectors.is_empty() {
-        missing.push("interrupts by vector are not recorded: this kernel has no events for them".to_owned());
+        missing.push(
+            "interrupts by vector are not recorded: this kernel has no events for these interrupts"
+                .to_owned(),
+        );
     }
     events.extend(vectors);
     (events, missing.iter().map(|text| incomplete(text)).collect())

@@ -251,7 +251,7 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
         .collect();
     if !running.sees_switch_end() && asked(&HistogramKind::TimerWakeupSwitch) {
         warnings.push(Warning::new(WarningCode::SwitchEndUnknown, "this kernel has no event for the end of a switch: timerwakeupswitch ends with the decision to run the \
-             task, and is shorter by the switch (about 1 us)"));
+             task, so the time of the switch (about 1 us) is missing"));
     }
     warnings
 }
@@ -259,9 +259,9 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
 fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
     let why = bpf.map(|error| format!(", since BPF programs are not possible: {error}")).unwrap_or_default();
     let text = format!(
-        "latencies are counted from a trace buffer{why}. There is no switchoff, timerwakeupswitch ends with the \
-         decision to run the task, a record does not tell the system call, each event costs the CPUs more, and what \
-         the buffer has no room for is lost (and counted)"
+        "latencies come from a trace buffer{why}. There is no switchoff, timerwakeupswitch ends with the \
+         decision to run the task, a record does not name the system call, each event costs the CPUs more, and events \
+         that do not fit into the buffer are lost (and counted)"
     );
     Warning::new(WarningCode::HistogramsFromTracefs, text)
 }

@@ -103,8 +103,7 @@ fn what_the_kernel_lacks_is_reported_precisely() {
     let top = tracefs(folder.path(), "1", "2");
     assert!(check_tracer(&host, Tracer::Hwlat).is_ok());
     fs::write(top.join("available_tracers"), "blk function nop\n").unwrap();
-    let expected =
-        "this kernel has no timerlat tracer (CONFIG_TIMERLAT_TRACER is off; it has: blk, function, nop)";
+    let expected = "this kernel has no timerlat tracer (CONFIG_TIMERLAT_TRACER is off; the tracers here are blk, function, nop)";
     assert_eq!(refusal(Tracer::Timerlat), expected);
 }
 

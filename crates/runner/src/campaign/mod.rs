@@ -102,7 +102,7 @@ impl Boots<'_> {
         }
         if self.mark().as_deref() != Some(&asked.mark()) {
             let line = "the machine runs its default boot entry instead (the new entry did not boot, the \
-                        machine went down while it was measured, or the boot loader ignored the entry)";
+                        machine crashed during the measurement, or the boot loader ignored the entry)";
             return Ok(BootFound::Other(line.to_owned()));
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };

@@ -42,7 +42,7 @@ impl Outside<'_> {
         match self.withdraw(&missing) {
             Ok(()) => Err(error),
             Err(left) => {
-                Err(CampaignError::NotRemoved { problems: format!("{left}; it began with: {error}") })
+                Err(CampaignError::NotRemoved { problems: format!("{left}; the first error was: {error}") })
             }
         }
     }

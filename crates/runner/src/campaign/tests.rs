@@ -165,7 +165,7 @@ fn the_unit_goes_on_after_a_boot_and_goes_again() {
     assert!(parsed.success());
     let other = Continuation { root: &root, folder: folder.path() };
     let error = other.install(Path::new("/usr/bin/whylate")).unwrap_err().to_string();
-    assert!(error.contains("another campaign goes on"), "{error}");
+    assert!(error.contains("continues after the next boot"), "{error}");
     let how = format!("whylate fix --campaign {} --remove", campaign.display());
     assert!(error.contains(&how), "{error}");
     other.remove().unwrap();

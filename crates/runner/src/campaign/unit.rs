@@ -25,10 +25,10 @@ impl Continuation<'_> {
         let Some(other) = self.other() else { return Ok(()) };
         let problem = match folder_of(&other) {
             Some(folder) => format!(
-                "another campaign goes on after the next boot, that in {folder}; to end it: whylate fix --campaign {folder} \
+                "the campaign in {folder} continues after the next boot; to end that campaign: whylate fix --campaign {folder} \
                  --remove"
             ),
-            None => "this unit exists already, and it names no folder of a campaign".to_owned(),
+            None => "this unit exists already, but names no campaign folder".to_owned(),
         };
         Err(CampaignError::Malformed { path: self.root.path(UNIT), problem })
     }
@@ -45,8 +45,8 @@ impl Continuation<'_> {
         let folder = self.folder.display();
         let unit = self.root.path(UNIT);
         let script = format!(
-            "#!/bin/sh\n# Goes on with the campaign after a boot; made by `whylate fix`.\n\
-             # What starts with the machine is waited for, so that it does not disturb what is measured.\n\
+            "#!/bin/sh\n# Continues the campaign after a boot; made by `whylate fix`.\n\
+             # Waits until all services have started, because their start would disturb the measurement.\n\
              if command -v systemctl >/dev/null; then systemctl is-system-running --wait >/dev/null 2>&1; fi\n\
              exec {} fix --campaign {} --continue\n",
             quoted(program),
@@ -55,7 +55,7 @@ impl Continuation<'_> {
         write_whole(&self.folder.join(SCRIPT), &script)?;
         let text = format!(
             "# Made by `whylate fix`; removed by `whylate fix --campaign {folder} --remove`.\n[Unit]\n\
-             Description=whylate: goes on with a campaign of boots\nConditionPathExists={folder}/campaign.json\n\n\
+             Description=whylate: continues a campaign of boots\nConditionPathExists={folder}/campaign.json\n\n\
              [Service]\nType=exec\n{}\nTimeoutStopSec=60\n\n[Install]\nWantedBy=multi-user.target\n",
             self.line()
         );

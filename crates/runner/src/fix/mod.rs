@@ -93,7 +93,7 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
     }
     let off = whylate_treat::kinds::offline::switched_off(&planned.changes).intersection(target);
     match off.first() {
-        Some(cpu) => Err(format!("it takes CPU {cpu} offline, which is measured")),
+        Some(cpu) => Err(format!("it takes CPU {cpu} offline, but this CPU is measured")),
         None => Ok(()),
     }
 }
@@ -231,7 +231,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     };
     let cells = measured.cells.iter().filter(|cell| cell.treatments.is_empty()).filter_map(worst);
     let Some((cell, value)) = cells.max_by(|a, b| a.1.total_cmp(&b.1)) else {
-        let reason = format!("no repeat shows the goal `{}`", registration.goal);
+        let reason = format!("no repeat measured the goal `{}`", registration.goal);
         return Ok(Some(RunEnd::Failed { reason }));
     };
     registration.cell = Some(cell.clone());
@@ -366,7 +366,7 @@ impl Steps {
             return Ok(Err(zone));
         }
         let measured = assemble_newest(run.directory.opened(), cell, segment)?;
-        let Some(measured) = measured else { return Ok(Err("it left nothing".to_owned())) };
+        let Some(measured) = measured else { return Ok(Err("it left no result".to_owned())) };
         let mut figure = felt_figure_of(&measured, repeat, &self.registration.goal);
         if let Some(figure) = &mut figure {
             figure.rates = measured.rates.iter().map(|rate| (rate.load.clone(), rate.mean)).collect();
@@ -379,7 +379,7 @@ impl Steps {
                 figure.others.insert("late time".to_owned(), late.own);
             }
         }
-        Ok(figure.ok_or_else(|| format!("it shows no {}", self.registration.goal)))
+        Ok(figure.ok_or_else(|| format!("it did not measure {}", self.registration.goal)))
     }
 
     /// Whether the ledger also judges treatments.

@@ -31,8 +31,8 @@ impl Steps {
         let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
-                "{} of the budget are left, and a proof takes {} at least: treatments that are not proved yet remain undecided; a search with \
-                 `--budget {}s` could prove it",
+                "{} of the budget are left, and a proof takes at least {}: treatments that are not proved yet remain undecided; a search with \
+                 `--budget {}s` could prove more",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
                 (self.took_ns + needed).div_ceil(1_000_000_000) * 2
@@ -89,10 +89,14 @@ impl Steps {
                 format!("checking whether `{names}` helps in addition to the others (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!("checking whether the unchanged machine is as good (at most {at_most})")
+                format!("checking whether the unchanged machine performs as well (at most {at_most})")
             }
-            FixPhase::Reduce => format!("checking whether `{names}` are as good as all (at most {at_most})"),
-            FixPhase::Combine => format!("confirming what is left: `{names}` (at most {at_most})"),
+            FixPhase::Reduce => format!(
+                "checking whether `{names}` are as good as all treatments together (at most {at_most})"
+            ),
+            FixPhase::Combine => {
+                format!("confirming the remaining treatments: `{names}` (at most {at_most})")
+            }
         };
         run.audience.said(&line);
     }
@@ -110,7 +114,7 @@ fn estimate(search: &Search, registration: &FixRegistration, each_ns: u64, took_
         _ => "treatments",
     };
     format!(
-        "{count} {what}, about {} for a repeat: about {} where one of them helps, {} where none does; never more than {}",
+        "{count} {what}, about {} for a repeat: about {} if one of them helps, {} if none helps; never more than {}",
         nanoseconds(each_ns),
         time(true),
         time(false),
@@ -161,7 +165,7 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "12 treatments, about 3.00 s for a repeat: about {} where one of them helps, {} where none does; never more than 30.0 min",
+                "12 treatments, about 3.00 s for a repeat: about {} if one of them helps, {} if none helps; never more than 30.0 min",
                 expected(3, true),
                 expected(3, false)
             )

@@ -52,7 +52,7 @@ fn it_is_recorded_while_probes_measure_and_not_in_the_noise_floor() {
     ];
     assert_eq!(log[..expected.len()], expected);
     assert_eq!(log[log.len() - 2..], ["trace finish", "facts"]);
-    assert!(has(&info, "traced", "contains what that costs") && has(&info, "mock-trace", ""));
+    assert!(has(&info, "traced", "contains the cost of the recording") && has(&info, "mock-trace", ""));
 }
 
 /// Whatever else is done about a spike would push its moment out of the ring.

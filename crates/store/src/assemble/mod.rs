@@ -209,7 +209,7 @@ fn of_no_cell(trace: &SpikeTrace) -> Warning {
 /// The text about a run that did not record its end.
 fn unfinished(reader: &Reader) -> Option<String> {
     let text = match (reader.info().state, reader.is_in_progress()) {
-        (RunState::Running, true) => "the run is still going on",
+        (RunState::Running, true) => "the run is still in progress",
         // A watch that ended cannot continue: the time that it would have watched is over.
         (RunState::Running, false) if reader.info().plan.is_watch() => {
             "the watch was killed: its end was not recorded"

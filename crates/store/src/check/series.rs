@@ -86,7 +86,7 @@ impl Series {
         if start_ns < self.end_ns {
             return Err(format!("an interval begins at {start_ns} ns, within the one before"));
         }
-        let overflow = || "the counts of its intervals are too large to be added".to_owned();
+        let overflow = || "the counts of the intervals are too large to add up".to_owned();
         let measured_ns = self.measured_ns.checked_add(end_ns - start_ns).ok_or_else(overflow)?;
         let get = |quantity| interval.quantities.get(quantity);
         let missed = get(OVERRUNS).unwrap_or(0).max(get(GAPS).unwrap_or(0));

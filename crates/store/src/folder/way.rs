@@ -33,7 +33,7 @@ pub(super) fn open(folder: &impl AsFd, name: &Path, flags: OFlags) -> io::Result
     };
     opened.map_err(|error| match error {
         Errno::LOOP => {
-            io::Error::other("its path contains a symbolic link: whylate follows no links inside a run")
+            io::Error::other("the path contains a symbolic link, and whylate follows no links inside a run")
         }
         other => other.into(),
     })
@@ -98,8 +98,8 @@ pub(super) fn walk(path: &Path, make: bool) -> io::Result<File> {
         let is_roots = metadata.uid() == 0 && at.metadata()?.uid() == 0;
         if geteuid().is_root() && !is_roots {
             let text = format!(
-                "`{}` in this path is a symbolic link of user {}, which root does not follow: give the path to its \
-                 target",
+                "`{}` in this path is a symbolic link of user {}, which root does not follow: give the path of \
+                 its target",
                 part.display(),
                 metadata.uid()
             );

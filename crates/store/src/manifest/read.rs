@@ -82,7 +82,9 @@ impl Manifest {
             Entry::Begun { format, .. } if ![FORMAT, FORMAT_BEFORE].contains(&format.as_str()) => {
                 return Err(format!("has the format `{format}`; this version reads `{FORMAT}`"));
             }
-            Entry::Begun { run: of, .. } if of != run => return Err(format!("is of another run, `{of}`")),
+            Entry::Begun { run: of, .. } if of != run => {
+                return Err(format!("belongs to another run, `{of}`"));
+            }
             Entry::Begun { first_segment, .. } => {
                 self.sessions.push((first_segment, first_segment.saturating_sub(1)));
             }

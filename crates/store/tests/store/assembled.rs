@@ -223,7 +223,7 @@ fn a_killed_run_says_so_and_shows_what_it_has() {
     add(&mut directory, &rows("idle", 1, 1));
     directory.flush().unwrap();
     let alive = assembled(&path);
-    assert_eq!(alive.error.as_deref(), Some("the run is still going on"));
+    assert_eq!(alive.error.as_deref(), Some("the run is still in progress"));
     assert_eq!(alive.cells[1].repeats[0].error.as_deref(), Some("still running"));
     // Rows that were not flushed are lost with the process.
     add(&mut directory, &rows("l3", 1, 2));

@@ -45,7 +45,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
     (
         Tracer::Hwlat.name(),
         Tracer::Hwlat.option(),
-        "gaps by hardware and firmware can only be found from user space",
+        "gaps caused by hardware and firmware can only be found from user space",
     ),
     (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel cannot measure OS noise itself"),
     (Tracer::Timerlat.name(), Tracer::Timerlat.option(), "the kernel cannot measure timer latency itself"),
@@ -63,13 +63,13 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
-        effect: "causes (--causes) and histograms come from tracefs, where that works: without senders of interrupts and functions of `preempt_off`, and a wake-up costs 1.5 us instead of 0.7 us",
+        effect: "causes (--causes) and histograms come from tracefs, if tracefs works: they name no senders of interrupts and no functions of `preempt_off`, and a wake-up costs 1.5 us instead of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {
         name: "causes from BPF",
         source: "the programs, in the initial PID namespace",
-        effect: "causes (--causes) come from tracefs, where that works",
+        effect: "causes (--causes) come from tracefs, if tracefs works",
         fix: "run on the host, outside of the container",
     },
     Meaning {
@@ -206,7 +206,7 @@ const MEANINGS: [Meaning; 25] = [
     },
     Meaning {
         name: CAUSES_FROM_TRACEFS,
-        source: "an instance with the events above",
+        source: "a trace instance with the events of causes",
         effect: "without BPF programs there are no causes",
         fix: FIX_EVENTS,
     },

@@ -35,13 +35,14 @@ fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
         let width = |it: &MeasureResult| it.probe.cpus.iter().find_map(|cpu| cpu.get(BUCKET_NS)).unwrap_or(0);
         if width(first) != width(measure) {
             differs.push(
-                "the width of their buckets: quantiles of the wider ones are only upper ends".to_owned(),
+                "the width of their histogram buckets: in wider buckets, quantiles are only upper bounds"
+                    .to_owned(),
             );
         }
         let cpus = |it: &MeasureResult| it.probe.cpus.iter().map(|cpu| cpu.cpu).collect::<CpuSet>();
         if cpus(first) != cpus(measure) {
             differs.push(format!(
-                "their CPUs ({} and {}): only common ones are compared one by one",
+                "their CPUs ({} and {}): only CPUs that both have are compared one by one",
                 cpus(first),
                 cpus(measure)
             ));
@@ -50,7 +51,7 @@ fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
         let (few, many) = (samples(first).min(samples(measure)), samples(first).max(samples(measure)));
         if few > 0 && many / few >= 2 {
             differs.push(format!(
-                "their length ({few} and {many} samples of a CPU): a maximum grows with the number of samples"
+                "their length ({few} and {many} samples per CPU): a maximum grows with the number of samples"
             ));
         }
         if !differs.is_empty() {
@@ -76,7 +77,7 @@ fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
         let is_whole = run.error.is_none() && failed + skipped + missing == 0;
         (!is_whole).then(|| {
             let text = format!(
-                "{}: not complete: {failed} repeats without a result, {missing} that did not begin, {skipped} cells skipped{}",
+                "{}: the run is not complete: {failed} repeats have no result, {missing} repeats did not begin, {skipped} cells were skipped{}",
                 path.display(),
                 run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
             );
@@ -101,6 +102,6 @@ fn mixed<'s>(side: &'s ComparedSide) -> Option<Warning> {
     let more = names.len().saturating_sub(MIXED_NAMED);
     let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
     let text =
-        format!("side {}: its runs differ in {}{rest}", side.name, names[..names.len() - more].join(", "));
+        format!("the runs of side {} differ in {}{rest}", side.name, names[..names.len() - more].join(", "));
     (!names.is_empty()).then(|| Warning::new(WarningCode::ComparedMixed, text))
 }

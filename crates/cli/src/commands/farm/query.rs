@@ -24,10 +24,7 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
         Some(question) => question.sql.to_owned(),
         None if !name.contains(['/', '.']) => {
             let names: Vec<&str> = whylate_farm::library().iter().map(|question| question.name).collect();
-            bail!(
-                "there is no question `{name}`: there are {}; a file is named by its path",
-                names.join(", ")
-            )
+            bail!("there is no query `{name}`; the queries are {}; give a file by its path", names.join(", "))
         }
         None => fs::read_to_string(name).with_context(|| format!("cannot read the question {name}"))?,
     };
@@ -97,7 +94,7 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
     let rows = asked.answer_aloud(FIGURES)?;
     let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
     if found.is_empty() {
-        bail!("no board has {RUNS_MIN} complete runs of `{first}` and as many of `{second}`");
+        bail!("no board has {RUNS_MIN} complete runs in each group (`{first}` and `{second}`)");
     }
     if arguments.json {
         let format = "whylate.farm-compare/1";
@@ -133,11 +130,13 @@ fn paragraph(found: &FarmComparison) -> String {
     );
     text += &match found.apart {
         Some((first, second)) => {
-            format!("    {first} boards against {second} others: none has runs of both\n")
+            format!("    {first} boards against {second} other boards: no board has runs of both groups\n")
         }
-        None if found.boards.len() == 1 => "    one board: no interval over boards\n".to_owned(),
+        None if found.boards.len() == 1 => {
+            "    only one board, so there is no interval over boards\n".to_owned()
+        }
         None => format!(
-            "    {} boards; their own ratios differ by a factor of {:.3} beyond the spread of their runs (heterogeneity {:.0} \
+            "    {} boards; their ratios differ by a factor of {:.3} more than the spread of runs explains (heterogeneity {:.0} \
              %)\n",
             found.boards.len(),
             found.spread,
@@ -149,7 +148,7 @@ fn paragraph(found: &FarmComparison) -> String {
         text += &format!("    disagrees: {}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
     }
     if !found.left_out.is_empty() {
-        text += &format!("    fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
+        text += &format!("    left out, with fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
     }
     text
 }

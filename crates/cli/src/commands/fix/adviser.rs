@@ -60,7 +60,7 @@ impl MachineAdviser<'_> {
         let Choice { yes, never, .. } = self.choice;
         let is_possible = |treatment: &TreatmentPlan| {
             if never.contains(&treatment.name) {
-                return Err("--never names it".to_owned());
+                return Err("excluded by --never".to_owned());
             }
             possible(root, &now, &target, &treatment.kind)
         };
@@ -90,12 +90,15 @@ impl MachineAdviser<'_> {
         let is_missing = |id: &&String| *id != "all" && !known(id);
         for missing in yes.iter().filter(is_missing) {
             let left = proposal.left_out.iter().find(|left| left.id == *missing);
-            let why = left.map_or("no measurement or setting here suggests it", |left| &left.why);
+            let why = left
+                .map_or("no measurement or setting of this machine suggests this treatment", |left| {
+                    &left.why
+                });
             output::message(&format!("--yes {missing}: not tried: {why}"));
         }
         if !yes.is_empty() && yes.iter().all(|id| is_missing(&id)) && !proposal.arms.is_empty() {
             let ids: Vec<&str> = proposal.arms.iter().map(|arm| arm.treatment.name.as_str()).collect();
-            bail!("--yes names no proposed treatment; the proposed ones are {}", ids.join(", "));
+            bail!("--yes names no proposed treatment; the proposed treatments are {}", ids.join(", "));
         }
         if !yes.is_empty() {
             if !yes.iter().any(|id| id == "all") {
@@ -108,7 +111,7 @@ impl MachineAdviser<'_> {
                 if !ids.is_empty() {
                     output::message(&format!("also proposed, but not named by --yes: {}", ids.join(", ")));
                 }
-                let why = "--yes does not name it";
+                let why = "not named by --yes";
                 proposal.left_out.extend(others.into_iter().map(|arm| FixLeftOut {
                     id: arm.treatment.name,
                     reason: arm.reason,
@@ -122,7 +125,7 @@ impl MachineAdviser<'_> {
         }
         output::message(match rules.mode {
             FixMode::Audit => {
-                "each repeat applies these settings and restores them, leaving out one in turn:"
+                "each repeat applies these settings, leaves out one of them in turn, and restores them:"
             }
             _ => "these treatments may help; each repeat applies some of them and restores the settings:",
         });
@@ -139,8 +142,8 @@ impl MachineAdviser<'_> {
 pub(super) fn can_ask() -> Result<()> {
     if !stdin().is_terminal() {
         bail!(
-            "there is no terminal to ask on which treatments may be tried; add `--yes all` or the ids of those that may, or \
-             `--advise`, which proposes them and tries none"
+            "without a terminal, whylate cannot ask which treatments it may try; add `--yes all`, `--yes` with their ids, or \
+             `--advise`, which only proposes treatments"
         );
     }
     Ok(())

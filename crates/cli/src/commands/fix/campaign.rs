@@ -23,7 +23,7 @@ use whylate_runner::{RunOptions, check_tracers, prepare};
 use whylate_store::{Keeping, RunInfo};
 
 const NO_RIGHT: Refused = Refused(
-    "--campaign: this user may not write the unit and the boot entry of a campaign, nor boot the machine; run as root (sudo)",
+    "--campaign needs root to write a systemd unit and a boot entry, and to reboot the machine; use sudo",
 );
 
 /// Performs the action of `--campaign`.
@@ -37,7 +37,7 @@ pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> R
         if !campaign.removed {
             remove(&folder, campaign, host)?;
         }
-        output::message(&format!("removed; what was measured stays in {}", folder.display()));
+        output::message(&format!("the campaign is removed; its results remain in {}", folder.display()));
         return Ok(Ending::Pass);
     }
     use_all_cpus(&host.running);
@@ -58,12 +58,12 @@ fn read(folder: &Path) -> Result<Campaign> {
 fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     if Campaign::exists(folder) {
         bail!(
-            "{0} has a campaign already; go on with it: whylate fix --campaign {0} --continue",
+            "{0} already has a campaign; to continue it: whylate fix --campaign {0} --continue",
             folder.display()
         );
     }
     if arguments.boot.is_empty() {
-        bail!("name what is tried: --boot 'isolcpus=1', once for each treatment");
+        bail!("name the treatments: give --boot once for each, for example --boot 'isolcpus=1'");
     }
     if folder.exists() && folder.read_dir().map_or(true, |mut entries| entries.next().is_some()) {
         bail!(
@@ -81,7 +81,7 @@ fn begin(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<()> {
     let name = match &arguments.boot_loader {
         Some(name) => name.clone(),
         None => LoaderName::found(&host.settings).context(
-            "no boot loader is found here that can boot an entry once; name one: --boot-loader kexec, or a script that boots the \
+            "found no boot loader that can boot an entry once; name one: --boot-loader kexec, or a script that boots the \
              machine",
         )?,
     };
@@ -130,16 +130,16 @@ fn agreed(arguments: &FixArguments, campaign: &Campaign, folder: &Path) -> Resul
         output::message(&format!("    {}", arm.treatment.name));
     }
     output::message(&format!(
-        "its default boot entry is not changed; to end it: whylate fix --campaign {} --remove",
+        "the default boot entry is not changed; to end the campaign: whylate fix --campaign {} --remove",
         folder.display()
     ));
     if arguments.yes.iter().any(|id| id == "all") {
         return Ok(());
     }
     if !stdin().is_terminal() {
-        bail!("there is no terminal to ask on; add `--yes all`");
+        bail!("without a terminal, whylate cannot ask whether it may reboot; add `--yes all`");
     }
-    output::message("boot it? [y/N]");
+    output::message("reboot this machine? [y/N]");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
     match answer.trim().eq_ignore_ascii_case("y") {
@@ -153,7 +153,11 @@ fn go_on(arguments: &FixArguments, folder: &Path, host: &Host) -> Result<Ending>
     let campaign = read(folder)?;
     let search = Campaign::search(folder);
     if campaign.removed {
-        bail!("{0} has ended; what it proved: whylate fix --show {1}", folder.display(), search.display());
+        bail!(
+            "the campaign in {0} has ended; to see what it proved: whylate fix --show {1}",
+            folder.display(),
+            search.display()
+        );
     }
     let loader = ways(&campaign.loader, &host.settings);
     Continuation { root: &host.settings, folder }.check()?;
@@ -205,7 +209,7 @@ pub(super) fn refuse_search_of_campaign(search: &Path) -> Result<()> {
         return Ok(());
     }
     match how_to_go_on(search) {
-        Some(how) => bail!("--resume: {} is the search of a campaign; to go on: {how}", search.display()),
+        Some(how) => bail!("--resume: {} is the search of a campaign; to continue: {how}", search.display()),
         None => bail!("--resume: {} is the search of a campaign, which has ended", search.display()),
     }
 }

@@ -136,7 +136,7 @@ fn wanted(arguments: &FixArguments) -> Result<(Vec<String>, Vec<String>)> {
     if arguments.audit.is_none() && arguments.resume.is_none() {
         if let Some(id) = yes.iter().find(is_unknown) {
             bail!(
-                "--yes: there is no treatment `{id}`; `whylate fix --advise` lists those that may help here"
+                "--yes: there is no treatment `{id}`; `whylate fix --advise` lists the treatments that may help here"
             );
         }
         for id in never.iter().filter(is_unknown) {
@@ -197,7 +197,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
     plan.causes = arguments.task.is_none();
     if arguments.task.is_some() && arguments.goal.as_ref().is_some_and(|goal| goal.statistic.is_own()) {
         bail!(
-            "--goal: only `timer` has the latency without the time of the hypervisor; write for example `p99`"
+            "--goal: only the probe `timer` separates latency from hypervisor time; write for example `p99`"
         );
     }
     let primary = plan.primary_statistic();
@@ -227,7 +227,7 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
         let named: Vec<_> = profile.arms.iter().map(|arm| arm.treatment.clone()).collect();
         foreign::check_settings(&named, path, &file, arguments.trust_plan)?;
         output::message(&format!(
-            "{} is {}: {} settings that can be tried, {} that cannot",
+            "{} is {}: whylate can try {} of its settings, and cannot try {}",
             path.display(),
             profile.form,
             profile.arms.len(),
@@ -263,7 +263,7 @@ fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path
     output::message(&format!(
         "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
         match registration.mode {
-            FixMode::Search => "searching what",
+            FixMode::Search => "searching for what",
             FixMode::Verify => "checking whether what was proved",
             FixMode::Audit => "checking which of the settings",
         },
@@ -281,7 +281,7 @@ fn result_of(path: &Path) -> Result<FixResult> {
     let is_restored = run.restored;
     run.fix
         .map(|fix| FixResult { restored: is_restored, ..fix })
-        .with_context(|| format!("{} is not a search for treatments", path.display()))
+        .with_context(|| format!("{} is not the directory of a search (`whylate fix`)", path.display()))
 }
 
 /// Proposes treatments from an existing run or from a new one.
@@ -337,7 +337,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
         output::drawn(&whylate_report::fix(&shown).terminal(output::style()))?;
         if !result.run.is_empty() {
             output::message(&format!(
-                "\nkept in {0}\neverything: whylate report {0} -o report.html",
+                "\nstored in {0}\nthe whole report: whylate report {0} -o report.html",
                 result.run
             ));
         }
@@ -353,7 +353,7 @@ fn conclude(arguments: &FixArguments, result: &FixResult, info: Option<&RunInfo>
         output::message(&format!("whylate: the search is not over{why}"));
         let how = campaign::how_to_go_on(Path::new(&result.run));
         if let Some(how) = how.filter(|_| result.state != RunState::Complete) {
-            output::message(&format!("    to go on: {how}"));
+            output::message(&format!("    to continue: {how}"));
         }
     }
     Ok(match result.answer {

@@ -27,7 +27,7 @@ pub(super) fn plan(name: &str, arguments: &FixArguments, host: &Host) -> Result<
     let mut plan = Plan::parse(&Source { name: "--task", text: &text }, &overrides)?;
     let is_of_misses = arguments.goal.as_ref().is_some_and(|goal| goal.statistic == Statistic::SpikeRate);
     if is_of_misses && plan.limit.is_none() {
-        bail!("--goal misses: say what is too late for `{name}`: --deadline 1ms");
+        bail!("--goal misses needs the deadline of `{name}`, for example --deadline 1ms");
     }
     if arguments.overrides.iter().all(|it| !it.starts_with("target.cpus")) {
         plan.target.cpus = CpuSelector::List(cpus_of(name, host)?);

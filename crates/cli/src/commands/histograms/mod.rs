@@ -57,7 +57,7 @@ fn run(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let config = config(arguments, cpus)?;
     let tree = match (arguments.format, &arguments.output) {
         (HistogramsFormat::Osadl, Some(folder)) => Some(Tree::create(folder)?),
-        (HistogramsFormat::Terminal, Some(_)) => bail!("--output goes with --format osadl"),
+        (HistogramsFormat::Terminal, Some(_)) => bail!("--output needs --format osadl"),
         _ => None,
     };
     let asked_to_stop = signals::watch()?;
@@ -195,7 +195,7 @@ impl Session<'_> {
         let measured: CpuSet = self.histograms.cpus().clone();
         let cpus = match &request.cpus {
             Some(cpus) if cpus.intersection(&measured).is_empty() => {
-                bail!("--cpus {cpus}: none of them is measured; CPUs {measured} are")
+                bail!("--cpus {cpus}: none of them is measured; the measured CPUs are {measured}")
             }
             Some(cpus) => cpus.intersection(&measured),
             None => measured,

@@ -45,7 +45,7 @@ fn differences(before: &Waits, after: &Waits, cpus: &CpuSet, looked: Duration) -
         let times = count_after.saturating_sub(*count);
         let mean_ns = wait_after.saturating_sub(*wait).checked_div(times)?;
         Some(format!(
-            "CPU {cpu}: in {:.1} s tasks of all priorities waited {} for it on average, {times} times \
+            "CPU {cpu}: in {:.1} s tasks of all priorities waited {} for this CPU on average, {times} times \
              (/proc/schedstat, which has no maximum)",
             looked.as_secs_f64(),
             nanoseconds(mean_ns)

@@ -111,8 +111,8 @@ fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     // Without root the kernel usually refuses the programs, and checks none.
     if !is_away && facts.privileges.root && !facts.kernel.realtime && !is_quiet {
         output::message(
-            "starting keeps a CPU busy in the kernel for up to 4 ms without preemption (it checks the programs): a real-time \
-             thread there is late by as much, once; watched threads that may not run on one CPU at least leave that one to whylate",
+            "while the watch starts, the kernel checks the BPF programs and disables preemption on a CPU for up to 4 ms: a \
+             real-time thread on this CPU can be late once. To avoid this, leave one CPU on which no watched thread may run",
         );
     }
 }
@@ -142,7 +142,7 @@ fn no_thread(arguments: &WatchArguments) -> String {
     let ran = if arguments.begin.is_some() { format!("ran, or none {marks}") } else { "ran".to_owned() };
     match (&arguments.task, &arguments.priority) {
         (Some(name), _) => {
-            format!("no thread called `{name}` {ran}; {list}, and the kernel keeps 15 bytes of a name")
+            format!("no thread called `{name}` {ran}; {list}, and the kernel cuts names to 15 bytes")
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
         (None, None) if arguments.begin.is_some() => format!("none of the watched threads {marks}"),
