@@ -369,6 +369,8 @@ quantities! {
     /// Width of the buckets of the quantiles, if it is coarser than the figures show: the true quantile is at most the
     /// figure, and at least the figure less the width.
     BUCKET_NS: u64 = "bucket_ns", Ns, Derived;
+    /// Samples above the histogram of another tool: a quantile among these samples is at least the end of the histogram.
+    ABOVE_HISTOGRAM: u64 = "above_histogram", Count, Derived;
 }
 
 impl Serialize for Quantities {

@@ -3,7 +3,9 @@
 use crate::Problem;
 use std::borrow::Cow;
 use whylate_core::CpuId;
-use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, LOST_NS, LOST_SHARE, OVERRUNS, Quantities};
+use whylate_core::quantity::{
+    ABOVE_HISTOGRAM, BUCKET_NS, EXTREMES, GAPS, LOST_NS, LOST_SHARE, OVERRUNS, Quantities,
+};
 use whylate_core::result::{CpuResult, Extremes, Quantiles};
 use whylate_stats::Histogram;
 
@@ -85,6 +87,7 @@ impl ToolSeries {
         let quantities = Quantities::default()
             .with(EXTREMES, extremes)
             .with(BUCKET_NS, self.bucket_ns)
+            .with(ABOVE_HISTOGRAM, Some(counted).filter(|above| *above > 0))
             .with(OVERRUNS, self.overruns)
             .with(GAPS, self.gaps)
             .with(LOST_NS, self.lost_ns)

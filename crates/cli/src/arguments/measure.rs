@@ -3,6 +3,7 @@
 use super::Printing;
 use super::kind::{CpusFlag, Family, KindCommand, PlanKey};
 use super::parsers::seconds;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -127,6 +128,15 @@ Examples:
 
     fn read(kind: &str, matches: &ArgMatches) -> Result<Self, clap::Error> {
         let threads = (!is_between_cpus(kind)).then(|| Threads::from_arg_matches(matches)).transpose()?;
-        Ok(Self { threads, ..Self::from_arg_matches(matches)? })
+        let mut read = Self { threads, ..Self::from_arg_matches(matches)? };
+        let is_given = |flag: &str| {
+            matches.try_contains_id(flag).is_ok()
+                && matches.value_source(flag) == Some(ValueSource::CommandLine)
+        };
+        // As cyclictest: with a number of samples there is no time limit unless it is given, too.
+        if is_given("samples") && !is_given("duration") {
+            read.duration = Nanos(0);
+        }
+        Ok(read)
     }
 }

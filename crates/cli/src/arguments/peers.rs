@@ -35,7 +35,12 @@ pub(crate) fn tip(words: &[String]) -> Option<String> {
     }
     let flags = flags.iter().take_while(|word| *word != "--");
     let found = |word: &String| CYCLICTEST.iter().find(|(flag, value, _)| is_flag(word, flag, *value));
-    let (word, (.., tip)) = flags.into_iter().find_map(|word| Some((word, found(word)?)))?;
+    let flags: Vec<&String> = flags.collect();
+    // `-h` alone is another flag; before a number it is cyclictest's.
+    let is_number = |word: &&String| word.bytes().all(|byte| byte.is_ascii_digit());
+    let apart = |nth: usize| flags[nth] == "-h" && flags.get(nth + 1).is_some_and(is_number);
+    let of = |nth: usize| found(flags[nth]).map(|(.., tip)| *tip).or_else(|| apart(nth).then_some(HISTOGRAM));
+    let (word, tip) = (0..flags.len()).find_map(|nth| Some((flags[nth], of(nth)?)))?;
     Some(format!(
         "error: `{word}` of cyclictest is not taken\n\n  tip: {tip}\n\nFor more information, try '--help'."
     ))
@@ -62,9 +67,14 @@ mod tests {
             let found = tip_of(&format!("measure timer -a 1 {flag} -p 95")).unwrap();
             assert!(found.contains(flag) && found.contains("tip: "), "{found}");
         }
-        for line in
-            ["measure timer -h", "measure timer -a 1 -p 95 -i 200 -t", "measure stall -T 50", "run -v"]
-        {
+        assert!(tip_of("measure timer -a 1 -h 400").is_some_and(|tip| tip.contains("histogram")));
+        for line in [
+            "measure timer -h",
+            "measure timer -h -a 1",
+            "measure timer -a 1 -p 95 -i 200 -t",
+            "measure stall -T 50",
+            "run -v",
+        ] {
             assert_eq!(tip_of(line), None, "{line}");
         }
     }

@@ -11,11 +11,12 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{Plan, SeriesStatistic};
+use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
     MeasureResult, RunContrast, RunResult, Spike, differences,
 };
-use whylate_core::{SeriesName, WarningCode};
+use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Labels, Reader, StoreError};
 
@@ -43,7 +44,12 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
     let format = format(arguments)?;
     let sides = arguments.sides.iter().zip(names()).map(|(text, name)| side(text, name));
     let result = match sides.collect::<Result<Vec<ComparedSide>>>() {
-        Ok(sides) => compared(arguments, &sides)?,
+        Ok(mut sides) => {
+            let is_recorded = compare_as_recorded(&mut sides);
+            let mut result = compared(arguments, &sides)?;
+            result.warnings.extend(is_recorded);
+            result
+        }
         Err(error) => nothing_measured(&arguments.sides, &error).ok_or(error)?,
     };
     let text = match (arguments.json, format) {
@@ -63,6 +69,37 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
         CompareOutcome::CannotTell if arguments.exit_on == Some(ExitOn::Regression) => Ending::CannotTell,
         CompareOutcome::CannotTell | CompareOutcome::Nothing => Ending::Incomplete,
     })
+}
+
+/// Results of some tools do not say which periods were missed. With such a result on a side, quantiles of all sides are those of
+/// the recorded samples; returns the warning that says so.
+fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
+    let cpus =
+        |measure: &MeasureResult| measure.probe.cpus.iter().any(|cpu| cpu.quantities.of(CORRECTED).is_some());
+    let mut parts = sides.iter_mut().flat_map(|side| &mut side.parts);
+    let is_bare =
+        |part: &mut ComparedPart| matches!(part, ComparedPart::Foreign(_, measure) if !cpus(measure));
+    let has_bare = parts.any(|part| is_bare(part));
+    let mut was_corrected = false;
+    for part in sides.iter_mut().flat_map(|side| &mut side.parts).filter(|_| has_bare) {
+        match part {
+            ComparedPart::Foreign(_, measure) => {
+                for cpu in &mut measure.probe.cpus {
+                    was_corrected |= cpu.quantities.of(CORRECTED).is_some();
+                    cpu.quantities.set(CORRECTED, None);
+                }
+            }
+            ComparedPart::Run(_, run) => {
+                for probe in
+                    run.cells.iter_mut().flat_map(|cell| &mut cell.repeats).flat_map(|it| &mut it.probes)
+                {
+                    was_corrected |= probe.corrected.take().is_some();
+                }
+            }
+        }
+    }
+    let text = "quantiles are compared as recorded, without the periods that a late task missed: not all results say how many there were";
+    was_corrected.then(|| Warning::new(WarningCode::ComparedMixed, text))
 }
 
 /// The comparison with a run that measured nothing: a separate page, also for a build server.
@@ -239,7 +276,12 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     if sides.iter().any(|side| side.parts.len() > 1) {
         let of_one_cell = |side: &&ComparedSide| side.cell == baseline.cell;
         let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);
-        super::runs::require_distinct(parts.filter_map(|part| Some((part.path(), part.run()?))))?;
+        super::runs::require_distinct(parts.clone().filter_map(|part| Some((part.path(), part.run()?))))?;
+        let mut files: Vec<&Path> = parts.filter_map(|part| part.foreign()).map(|(path, _)| path).collect();
+        files.sort_unstable();
+        if let Some(twice) = files.windows(2).find(|pair| pair[0] == pair[1]) {
+            bail!("{} is named twice: each result counts once", twice[0].display());
+        }
     }
     // Another tool's file has no plan: the other side's plan decides.
     let plan = sides.iter().flat_map(ComparedSide::runs).next().map(|run| &run.plan);

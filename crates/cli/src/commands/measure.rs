@@ -6,6 +6,7 @@ use crate::exit::Ending;
 use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
+use std::sync::atomic::Ordering;
 use whylate_core::plan::{Plan, Target};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
@@ -70,7 +71,8 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         trace_folder,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let mut screen = Screen::of_one(quiet, duration, arguments.on_threshold, signals::watch()?);
+    let asked_to_stop = signals::watch()?;
+    let mut screen = Screen::of_one(quiet, duration, arguments.on_threshold, asked_to_stop.clone());
     let result = whylate_runner::measure(&asked, facts, warnings, &machine::real(host)?, &mut screen);
     screen.finish();
     let mut result = match result {
@@ -86,6 +88,14 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     } else {
         let page = whylate_report::measure(&result)?.detailed(arguments.details);
         output::drawn(&page.terminal(output::style()))?;
+    }
+    // Without a length, a signal is the only end.
+    if arguments.duration.0 > 0 && !result.broke && asked_to_stop.load(Ordering::Relaxed) {
+        output::message(&format!(
+            "whylate: the measurement was ended before {} were over",
+            arguments.duration
+        ));
+        return Ok(Ending::Incomplete);
     }
     Ok(if result.broke { Ending::Exceeded } else { Ending::Pass })
 }

@@ -129,3 +129,26 @@ fn planted_effects_are_found() {
     assert!((0..100).filter(|_| found(1, 8, &mut random)).count() > 80);
     assert!((0..100).filter(|_| found(5, 0, &mut random)).count() > 90);
 }
+
+#[test]
+fn a_quantile_above_the_histogram_of_a_tool_is_not_compared() {
+    use whylate_core::quantity::{ABOVE_HISTOGRAM, Quantities};
+    use whylate_core::result::{CpuResult, MeasureResult, ProbeResult};
+    let of = |above: u64| {
+        let cpu = CpuResult {
+            samples: 1_000,
+            quantiles: Some(Quantiles { p99_ns: 400_000, max_ns: 4_000_000, ..Quantiles::default() }),
+            quantities: Quantities::default().with(ABOVE_HISTOGRAM, Some(above).filter(|it| *it > 0)),
+            ..CpuResult::default()
+        };
+        let probe = ProbeResult { probe: "timer".to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
+        let values = RunValues::of_measure(&MeasureResult { probe, ..MeasureResult::default() });
+        [Statistic::Median, Statistic::P99, Statistic::P999, Statistic::Max].map(|statistic| {
+            values.of_statistic("", &SeriesStatistic { series: "timer".to_owned(), statistic }).is_some()
+        })
+    };
+    assert_eq!(of(0), [true; 4]);
+    assert_eq!(of(1), [true; 4], "one of 1,000 is the largest, which is known");
+    assert_eq!(of(14), [true, false, false, true]);
+    assert_eq!(of(600), [false, false, false, true]);
+}

@@ -5,7 +5,7 @@ use crate::contrast::median;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::SeriesName;
 use whylate_core::plan::{SeriesStatistic, Statistic};
-use whylate_core::quantity::{CORRECTED, EXTREMES};
+use whylate_core::quantity::{ABOVE_HISTOGRAM, CORRECTED, EXTREMES};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
 /// Prefix of the name that takes the place of a cell for one CPU of another tool's result.
@@ -90,15 +90,22 @@ fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
     let quantiles = cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref());
     let of_quantiles = quantiles.map(|it| {
         let values = [
-            (Statistic::Median, it.p50_ns),
-            (Statistic::P99, it.p99_ns),
-            (Statistic::P999, it.p999_ns),
-            (Statistic::Max, it.max_ns),
+            (Statistic::Median, 0.5, it.p50_ns),
+            (Statistic::P99, 0.99, it.p99_ns),
+            (Statistic::P999, 0.999, it.p999_ns),
+            (Statistic::Max, 1.0, it.max_ns),
         ];
-        values.map(|(statistic, ns)| (statistic, ns as f64)).to_vec()
+        let known = values.into_iter().filter(|(_, part, _)| is_in_histogram(cpu, *part));
+        known.map(|(statistic, _, ns)| (statistic, ns as f64)).collect()
     });
     let largest = || cpu.get(EXTREMES).and_then(|it| it.max_ns).map(|ns| (Statistic::Max, ns as f64));
     of_quantiles.unwrap_or_else(|| largest().into_iter().collect())
+}
+
+/// Whether the quantile of that part of the samples is known, and not only that it is above the histogram of the tool.
+fn is_in_histogram(cpu: &CpuResult, part: f64) -> bool {
+    let above = cpu.get(ABOVE_HISTOGRAM).unwrap_or(0) as f64;
+    part >= 1.0 || above <= (1.0 - part) * cpu.samples as f64
 }
 
 pub(super) fn common(first: &[RunValues], second: &[RunValues]) -> BTreeSet<ValueKey> {
