@@ -232,13 +232,9 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
         if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
             watching.lanes.doubt(watching.watch.doubts());
-<<<<<<< HEAD
+            watching.lanes.cut(&watching.watch.cuts(), watching.watch.threads());
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
-=======
-            watching.lanes.cut(&watching.watch.cuts(), watching.watch.threads());
-            let batch = watching.lanes.take(watching.start_ns, clock::now().0);
->>>>>>> 1d0b5b38 (watch: a thread that ends in the middle of late work does not pass, several sleeps are no period, two kinds of sleep in one place are a doubt, a futex has the name of its variable)
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
