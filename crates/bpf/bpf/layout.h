@@ -459,7 +459,7 @@ enum task_event {
 	TASK_STRETCH,
 	/* A task is watched from now on: it was forked by a watched one, got the name or has the priority. */
 	TASK_NEW,
-	/* A watched task ended, or has another name now. */
+	/* A watched task ended, with the stretch until then; or it has another name now, and no `run_ns`. */
 	TASK_GONE,
 	/* A watched task passed the mark at which its activations begin, or end; only its identity and `end_ns` are set. */
 	TASK_BEGIN,
@@ -641,7 +641,8 @@ struct stretch {
 			u32 previous;
 			s32 previous_prio;
 			s32 waker_prio;
-			u32 unused;
+			/* Of TASK_GONE: threads of its process that do not exit yet; -1: not known. */
+			s32 threads_left;
 			bool is_runnable;
 			/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */
 			u8 budget;

@@ -106,6 +106,18 @@ struct task_struct___memory {
 	struct mm_struct *mm;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct signal_struct {
+	atomic_t live;
+};
+
+struct task_struct___process {
+	struct signal_struct *signal;
+};
+
 #pragma clang attribute pop
 
 /* The system call futex, and the commands that wait for a lock. */
@@ -191,8 +203,8 @@ ALWAYS_INLINE void complete_stretch(struct stretch *stretch, u32 kind, u64 end_n
 	stretch->number = number + 1;
 }
 
-/* Reports to the loader that a task is watched from now on, or no longer. */
-ALWAYS_INLINE void tell(u32 kind, struct task_struct *task, u32 parent)
+/* Reports to the loader that a task is watched from now on. */
+ALWAYS_INLINE void tell_new(struct task_struct *task, u32 parent)
 {
 	u64 number;
 	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
@@ -207,7 +219,7 @@ ALWAYS_INLINE void tell(u32 kind, struct task_struct *task, u32 parent)
 	stretch->prio = task->prio;
 	stretch->waker = parent;
 	copy_name(stretch->command, task);
-	complete_stretch(stretch, kind, bpf_ktime_get_ns(), number);
+	complete_stretch(stretch, TASK_NEW, bpf_ktime_get_ns(), number);
 }
 
 /* Watches a task from now on. */
@@ -244,20 +256,57 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	place->thread = thread;
 	BARRIER();
 	place->flags = flags;
-	tell(TASK_NEW, task, parent);
+	tell_new(task, parent);
 	return slot;
 }
 
-/* Stops watching a task. */
-NEVER_INLINE int let_go(struct task_struct *task)
+/* Threads of its process that do not exit yet; -1: not known. */
+ALWAYS_INLINE s32 threads_left(struct task_struct *task)
 {
-	struct task_place *place = place_of(task->pid);
+	struct task_struct___process *known = (void *)task;
 
-	if (!place)
+	if (!FIELD_EXISTS(known->signal) || !FIELD_EXISTS(((struct signal_struct *)0)->live) || !known->signal)
+		return -1;
+	return known->signal->live.counter;
+}
+
+/* Stops watching a task. `ends`: it has the CPU, and its last stretch has no other record. */
+NEVER_INLINE int let_go(struct task_struct *task, bool ends)
+{
+	u64 number;
+	u32 slot_number = task->pid & (TASK_SLOTS - 1);
+	struct task_place *place = place_of(task->pid);
+	struct task_slot *slot = bpf_map_lookup_elem(&task_slots, &slot_number);
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!place || !slot)
 		return 0;
 	place->flags = 0;
 	place->thread = 0;
-	tell(TASK_GONE, task, 0);
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch) {
+		count_loss(0);
+		return 0;
+	}
+	stretch->thread = task->pid;
+	stretch->process = task->tgid;
+	stretch->prio = task->prio;
+	stretch->began = slot->began;
+	stretch->ready_ns = slot->ready_ns;
+	stretch->expires_ns = slot->woken.expires_ns;
+	stretch->run_ns = ends ? slot->run_ns : 0;
+	stretch->moved_ns = slot->moved_ns;
+	stretch->moved_from = slot->moved_from;
+	stretch->lost = slot->lost;
+	stretch->waker_kind = slot->woken.waker_kind;
+	stretch->waker = slot->woken.waker;
+	stretch->waker_prio = slot->woken.waker_prio;
+	stretch->previous = slot->previous;
+	stretch->previous_prio = slot->previous_prio;
+	stretch->threads_left = threads_left(task);
+	copy_name(stretch->command, task);
+	complete_stretch(stretch, TASK_GONE, bpf_ktime_get_ns(), number);
 	return 0;
 }
 

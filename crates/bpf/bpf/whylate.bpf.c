@@ -926,7 +926,7 @@ int task_renamed(u64 *ctx)
 	if (has_name && !is_watched)
 		claim(task, SLOT_WATCHED, 0);
 	else if (!has_name && is_watched)
-		let_go(task);
+		let_go(task, 0);
 	return 0;
 }
 
@@ -935,7 +935,7 @@ int task_ended(u64 *ctx)
 {
 	struct task_struct *task = (void *)ctx[0];
 
-	return LIKELY(!has_flag(task->pid, SLOT_WATCHED)) ? 0 : let_go(task);
+	return LIKELY(!has_flag(task->pid, SLOT_WATCHED)) ? 0 : let_go(task, 1);
 }
 
 ALWAYS_INLINE int task_faults(void)

@@ -360,8 +360,8 @@ pub enum Wait {
 pub enum Object {
     #[default]
     Unknown,
-    /// The address of a futex.
-    Word(u64),
+    /// The address of a futex, and the variable that has it, if that was looked up: `_PyRuntime of libpython3.11.so.1.0`.
+    Word(u64, Option<String>),
     /// An open file: its number, and the name that the kernel has for it, if that was read.
     File(u32, Option<String>),
 }
@@ -371,7 +371,8 @@ impl Object {
     pub fn describe(&self) -> String {
         match self {
             Self::Unknown => String::new(),
-            Self::Word(address) => format!("the word at {address:#x}"),
+            Self::Word(address, None) => format!("the word at {address:#x}"),
+            Self::Word(address, Some(name)) => format!("the word at {address:#x} (in {name})"),
             Self::File(number, None) => format!("file {number}"),
             Self::File(number, Some(name)) => format!("file {number} ({name})"),
         }

@@ -316,7 +316,7 @@ fn a_wake_up_is_followed_back_to_the_timer_that_began_it() {
     while since.elapsed() < PATIENCE && seen.is_empty() {
         std::thread::sleep(Duration::from_millis(50));
         let found = watch.poll().unwrap();
-        let explained = explainer().explain(&watch, &found.iter().collect::<Vec<_>>()).unwrap();
+        let explained = explainer().explain(&mut watch, &found.iter().collect::<Vec<_>>()).unwrap();
         seen.extend(explained.into_iter().filter(|it| {
             let names: Vec<&str> = it.wakeups.iter().map(|link| link.by.as_str()).collect();
             names.len() == 3 && names[..2] == expected && names[2].starts_with("a timer")

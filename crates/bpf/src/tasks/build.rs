@@ -80,6 +80,28 @@ pub(super) struct Track {
     pub(super) samples: Vec<OwnSample>,
 }
 
+/// An activation whose end was not seen: its thread ended first, or records were lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub thread: u32,
+    pub command: String,
+    pub cpu: CpuId,
+    pub at_ns: u64,
+    /// How long it took until then.
+    pub took_ns: u64,
+}
+
+/// What is known of a thread's last activation when it ends.
+#[derive(Default)]
+pub(super) struct Last {
+    pub(super) part: Option<Activation>,
+    /// Since when it was not seen.
+    pub(super) gap_from_ns: Option<u64>,
+}
+
+/// The last thread of a process ends within this time after its work.
+const EXIT_NS: u64 = 1_000_000_000;
+
 /// If more threads are known, those that have ended are forgotten: a watch may run for months.
 const THREADS_MAX: usize = 16_384;
 
@@ -103,17 +125,51 @@ pub(super) struct Builder {
     pub(super) marked: bool,
     /// Activations that have ended and were not handed on.
     pub(super) ended: Vec<Activation>,
+    /// The same of those whose end was not seen.
+    pub(super) cuts: Vec<Cut>,
     pub(super) rhythms: Rhythms,
 }
 
 impl Builder {
     /// Takes the next record. An activation that it ends comes to `ended` once it is known to be one.
     pub(super) fn take(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) {
+        let last =
+            if raw.kind == TaskEvent::Gone { self.last_part(cpu, raw, owner) } else { Last::default() };
         if let Some(part) = self.add(cpu, raw, owner) {
             self.rhythms.add(part, &mut self.ended);
         }
         if matches!(raw.kind, TaskEvent::New | TaskEvent::Gone) {
-            self.rhythms.end(raw.thread, &mut self.ended);
+            let from_ns = self.rhythms.end(raw.thread, last, &mut self.ended);
+            let took_ns = from_ns.map_or(0, |from_ns| raw.end_ns.saturating_sub(from_ns));
+            // The last thread of a process also gives its memory back.
+            if raw.kind == TaskEvent::Gone && (raw.threads_left > 0 || took_ns > EXIT_NS) && took_ns > 0 {
+                let command = raw.command.text();
+                self.cuts.push(Cut { thread: raw.thread, command, cpu, at_ns: raw.end_ns, took_ns });
+            }
+        }
+    }
+
+    /// What a thread did from its last wake-up to its end.
+    fn last_part(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Last {
+        if raw.run_ns > 0 && !self.marked {
+            let stretch = RawStretch { kind: TaskEvent::Stretch, is_runnable: 1, ..raw.clone() };
+            self.stretch(cpu, &stretch, owner);
+        }
+        let Some(track) = self.tracks.get_mut(&raw.thread) else { return Last::default() };
+        let part = track.open.take();
+        let gap = track.gap.take().or(part.as_ref().and_then(|part| part.gap));
+        Last { part, gap_from_ns: gap.map(|(from_ns, _)| from_ns) }
+    }
+
+    /// Takes the gaps in what was seen of threads after which no activation came.
+    pub(super) fn cut_gaps(&mut self, at_ns: u64) {
+        for (thread, track) in &mut self.tracks {
+            let (Some((from_ns, _)), Some(known)) = (track.gap.take(), self.threads.get(thread)) else {
+                continue;
+            };
+            let (command, cpu) = (known.command.clone(), track.cpu.unwrap_or_default());
+            let took_ns = at_ns.saturating_sub(from_ns);
+            self.cuts.push(Cut { thread: *thread, command, cpu, at_ns, took_ns });
         }
     }
 

@@ -96,7 +96,7 @@ pub(super) fn object_at(site: &Site) -> Object {
 
 fn object_of(call: &str, first: u64) -> Object {
     match call {
-        "futex" => Object::Word(first),
+        "futex" => Object::Word(first, None),
         "read" | "readv" | "pread64" | "preadv" | "preadv2" | "recvfrom" | "recvmsg" | "recvmmsg"
         | "accept" | "accept4" | "epoll_wait" | "epoll_pwait" | "epoll_pwait2" | "io_uring_enter"
         | "splice" | "tee" | "write" | "writev" | "pwrite64" | "pwritev" | "sendto" | "sendmsg"
@@ -110,6 +110,14 @@ fn object_of(call: &str, first: u64) -> Object {
 /// Whether only its timer wakes a thread there, so that no message can start other work.
 pub(super) fn is_sleep(site: &Site) -> bool {
     site.call == Sysno::nanosleep as i32 || site.call == Sysno::clock_nanosleep as i32
+}
+
+/// Whether a thread waits there for one of several things, each of which may be work of its own.
+pub(super) fn waits_for_several(site: &Site) -> bool {
+    let call = u32::try_from(site.call).ok().and_then(|number| Sysno::new(number as usize));
+    let begins =
+        ["poll", "ppoll", "select", "pselect", "_newselect", "epoll", "io_", "accept", "wait4", "waitid"];
+    call.is_some_and(|call| begins.iter().any(|it| call.name().starts_with(it)))
 }
 
 /// Whether it continues the previous sleep, which a signal interrupted.

@@ -20,7 +20,7 @@ mod sampler;
 mod suspension;
 mod unended;
 
-pub use build::Watched;
+pub use build::{Cut, Watched};
 pub use choose::{Chosen, Present, TaskTarget, present, unit_group};
 pub use losses::TaskLosses;
 pub use own::OwnTaskWatch;
@@ -199,6 +199,11 @@ impl TaskWatch {
     /// The sleeps since the last call that may have been in the middle of the work, by thread.
     pub fn doubts(&mut self) -> Vec<(u32, Doubt)> {
         self.builder.rhythms.doubts()
+    }
+
+    /// The activations since the last call whose end was not seen.
+    pub fn cuts(&mut self) -> Vec<Cut> {
+        std::mem::take(&mut self.builder.cuts)
     }
 
     /// Records what own work consists of once a thread has run for longer than this. Call it before the first [`Self::poll`].
@@ -402,6 +407,12 @@ impl TaskWatch {
     pub fn keep_stacks(&mut self, above_ns: u64) {
         let all: Vec<(CpuId, u64)> = self.cpus.iter().map(|cpu| (cpu, above_ns)).collect();
         self.causes.histograms().keep_stacks(&all);
+    }
+
+    /// The variable of the process's program or libraries that has this address, with the name of the file.
+    pub fn variable(&mut self, process: u32, address: u64) -> Option<String> {
+        let found = self.programs.variable(&self.host, process, address)?;
+        Some(format!("{} of {}", found.name, found.file))
     }
 
     /// Every thread that was watched, by its id.

@@ -5,7 +5,7 @@
 //! were woken, what they sleep for, and who had the CPU meanwhile. An activation therefore begins when the thread first runs,
 //! and ends with its next sleep, whatever it sleeps for.
 
-use super::build::{Builder, Watched};
+use super::build::{Builder, Cut, Last, Watched};
 use super::choose::{self, Chosen};
 use super::rhythm::{Activations, Doubt, Rhythms};
 use super::{TaskLosses, TaskTarget};
@@ -172,12 +172,17 @@ impl OwnTaskWatch {
         self.builder.rhythms.doubts()
     }
 
+    /// As [`super::TaskWatch::cuts`].
+    pub fn cuts(&mut self) -> Vec<Cut> {
+        std::mem::take(&mut self.builder.cuts)
+    }
+
     /// The activations that were held back or in progress at the end.
     pub fn unended(&mut self) -> Vec<Activation> {
         self.builder.settle(clock::now().0, true);
         let threads: Vec<u32> = self.builder.threads.keys().copied().collect();
         for thread in threads {
-            self.builder.rhythms.end(thread, &mut self.builder.ended);
+            self.builder.rhythms.end(thread, Last::default(), &mut self.builder.ended);
         }
         self.ended()
     }
@@ -228,7 +233,20 @@ impl OwnTaskWatch {
                 }
             }
             Switch::Ended => {
-                let gone = RawStretch { kind: TaskEvent::Gone, ..raw(&track.known, thread) };
+                let in_ns = track.since.map_or(0, |(in_ns, _)| in_ns);
+                let gone = RawStretch {
+                    kind: TaskEvent::Gone,
+                    began: match track.left {
+                        None => Began::Unknown,
+                        Some(Left::Asleep) => Began::Woken,
+                        Some(Left::Preempted) => Began::Preempted,
+                    },
+                    ready_ns: in_ns,
+                    run_ns: in_ns,
+                    end_ns: at_ns,
+                    threads_left: -1,
+                    ..raw(&track.known, thread)
+                };
                 self.tracks.remove(&thread);
                 self.added.remove(&thread);
                 gone

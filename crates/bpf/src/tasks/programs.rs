@@ -6,7 +6,7 @@ use super::demangle::plain;
 use object::LittleEndian;
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
-    Sym64,
+    STT_OBJECT, Sym64,
 };
 use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
@@ -23,6 +23,9 @@ const PROCESSES_MAX: usize = 64;
 const FILES_MAX: usize = 256;
 /// A file with more bytes of symbols is not read: it would take seconds.
 const SYMBOLS_MAX_BYTES: u64 = 256 << 20;
+
+/// The least alignment of what is loaded.
+const PAGE_BYTES: u64 = 4_096;
 
 /// What calls the first function of a program or a thread.
 const STARTS: [&str; 6] = [
@@ -56,6 +59,7 @@ struct Functions {
 #[derive(Default)]
 struct Program {
     functions: Functions,
+    variables: Functions,
     /// Offset in the file, length and address of the parts that are loaded as code.
     loaded: Vec<(u64, u64, u64)>,
 }
@@ -95,6 +99,33 @@ impl Programs {
         addresses.iter().enumerate().map_while(frame).filter(|frame| !is_start(frame)).collect()
     }
 
+    /// The variable of a program or library that has this address.
+    pub(super) fn variable(&mut self, host: &HostRoot, process: u32, address: u64) -> Option<Frame> {
+        if self.files.len() > FILES_MAX {
+            *self = Self::default();
+        }
+        let text = host.read(&format!("/proc/{process}/maps")).ok().flatten()?;
+        let all: Vec<(bool, Mapping)> = text.lines().filter_map(any_mapping).collect();
+        let holds = |(_, it): &(bool, Mapping)| (it.from..it.to).contains(&address);
+        let mut nth = all.iter().position(holds)?;
+        // Variables that begin as zeros lie in memory without a file behind those of the file.
+        while all[nth].1.path.is_empty() && nth > 0 && all[nth - 1].1.to == all[nth].1.from {
+            nth -= 1;
+        }
+        let (_, code) = all.iter().find(|(is_code, it)| {
+            *is_code && it.path.starts_with('/') && it.identity == all[nth].1.identity
+        })?;
+        let program = program(&mut self.files, host, process, code);
+        let is_its = |(from, length, _): &&(u64, u64, u64)| {
+            (from - from % PAGE_BYTES..from + length).contains(&code.offset)
+        };
+        let (from, _, linked) = program.loaded.iter().find(is_its)?;
+        let moved_by = code.from.wrapping_sub(code.offset).wrapping_add(*from).wrapping_sub(*linked);
+        let name = program.variables.at(address.wrapping_sub(moved_by))?;
+        let file = code.path.rsplit('/').next().unwrap_or_default().to_owned();
+        Some(Frame { name: plain(name), is_named: true, file })
+    }
+
     fn frame(&mut self, host: &HostRoot, process: u32, address: u64) -> Option<Frame> {
         let known = self.processes.get_mut(&process)?;
         let mapping = known.mapping(address)?;
@@ -107,18 +138,21 @@ impl Programs {
             let file = if file.is_empty() { "memory".to_owned() } else { file };
             return Some(frame_of(name, file, address));
         }
-        let program = match self.files.get(&mapping.identity) {
-            Some(program) => Rc::clone(program),
-            None => {
-                let program = Rc::new(Program::read(host, process, mapping).unwrap_or_default());
-                self.files.insert(mapping.identity.clone(), Rc::clone(&program));
-                program
-            }
-        };
+        let program = program(&mut self.files, host, process, mapping);
         let loaded = program.loaded.iter().find(|(from, length, _)| (*from..from + length).contains(&offset));
         let name = loaded.and_then(|(from, _, address)| program.functions.at(offset - from + address));
         Some(frame_of(name, file, offset))
     }
+}
+
+fn program(
+    files: &mut BTreeMap<String, Rc<Program>>,
+    host: &HostRoot,
+    process: u32,
+    mapping: &Mapping,
+) -> Rc<Program> {
+    let read = || Rc::new(Program::read(host, process, mapping).unwrap_or_default());
+    Rc::clone(files.entry(mapping.identity.clone()).or_insert_with(read))
 }
 
 fn frame_of(name: Option<&str>, file: String, offset: u64) -> Frame {
@@ -134,6 +168,11 @@ fn mappings(host: &HostRoot, process: u32) -> Vec<Mapping> {
 }
 
 fn mapping(line: &str) -> Option<Mapping> {
+    any_mapping(line).and_then(|(is_code, mapping)| is_code.then_some(mapping))
+}
+
+/// A part of a process's memory, and whether it is code.
+fn any_mapping(line: &str) -> Option<(bool, Mapping)> {
     let mut words = line.splitn(6, ' ');
     let (from, to) = words.next()?.split_once('-')?;
     let is_code = words.next()?.contains('x');
@@ -142,7 +181,7 @@ fn mapping(line: &str) -> Option<Mapping> {
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let (from, to, offset) = (number(from)?, number(to)?, number(offset)?);
     let path = words.next().unwrap_or_default().trim_start().to_owned();
-    is_code.then_some(Mapping { from, to, offset, identity, path })
+    Some((is_code, Mapping { from, to, offset, identity, path }))
 }
 
 impl Process {
@@ -199,6 +238,8 @@ impl Program {
         let code =
             segments.iter().filter(|it| it.p_type(ENDIAN) == PT_LOAD && it.p_flags(ENDIAN) & PF_X != 0);
         let loaded = code.map(|it| (it.p_offset(ENDIAN), it.p_filesz(ENDIAN), it.p_vaddr(ENDIAN))).collect();
+        let variables = |table| symbols(&data, table, &[STT_OBJECT]);
+        let variables = variables(SHT_SYMTAB).or_else(|| variables(SHT_DYNSYM)).unwrap_or_default();
         let functions = functions(&data, SHT_SYMTAB).or_else(|| {
             let note = segments.iter().filter(|it| it.p_type(ENDIAN) == PT_NOTE);
             let notes = note.filter_map(|it| it.notes(ENDIAN, &data).ok().flatten());
@@ -210,12 +251,16 @@ impl Program {
             functions(&ReadCache::new(roots.iter().find_map(open)?), SHT_SYMTAB)
         });
         let functions = functions.or_else(|| self::functions(&data, SHT_DYNSYM)).unwrap_or_default();
-        Some(Self { functions, loaded })
+        Some(Self { functions, variables, loaded })
     }
 }
 
 /// The functions of a table of symbols; `None` where the file has no such table.
 fn functions(data: &ReadCache<File>, kind: u32) -> Option<Functions> {
+    symbols(data, kind, &[STT_FUNC, STT_GNU_IFUNC])
+}
+
+fn symbols(data: &ReadCache<File>, kind: u32, types: &[u8]) -> Option<Functions> {
     let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
     let sections = header.sections(ENDIAN, data).ok()?;
     let section = sections.iter().find(|section| section.sh_type(ENDIAN) == kind)?;
@@ -227,9 +272,9 @@ fn functions(data: &ReadCache<File>, kind: u32) -> Option<Functions> {
     let texts = texts.data(ENDIAN, data).ok()?;
     let mut functions = Functions::default();
     for symbol in symbols {
-        let is_function =
-            matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(ENDIAN) != 0;
-        let Some(rest) = texts.get(symbol.st_name(ENDIAN) as usize..).filter(|_| is_function) else {
+        let is_empty = symbol.st_type() == STT_OBJECT && symbol.st_size(ENDIAN) == 0;
+        let is_there = types.contains(&symbol.st_type()) && symbol.st_shndx(ENDIAN) != 0 && !is_empty;
+        let Some(rest) = texts.get(symbol.st_name(ENDIAN) as usize..).filter(|_| is_there) else {
             continue;
         };
         let name = rest.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -265,6 +310,25 @@ mod tests {
             programs.stack(&HostRoot::real(), u32::MAX, &[address]).is_empty(),
             "there is no such process"
         );
+    }
+
+    #[test]
+    fn the_variables_of_this_program_have_their_names() {
+        #[used]
+        static WITH_VALUE: [std::sync::atomic::AtomicU32; 4] =
+            [const { std::sync::atomic::AtomicU32::new(7) }; 4];
+        #[used]
+        static OF_ZEROS: [std::sync::atomic::AtomicU32; 4] =
+            [const { std::sync::atomic::AtomicU32::new(0) }; 4];
+        let mut programs = Programs::default();
+        for (word, name) in [(&WITH_VALUE[2], "WITH_VALUE"), (&OF_ZEROS[3], "OF_ZEROS")] {
+            let address = std::ptr::from_ref(word) as u64;
+            let variable = programs.variable(&HostRoot::real(), std::process::id(), address);
+            assert!(variable.as_ref().is_some_and(|it| it.name.ends_with(name)), "{name}: {variable:?}");
+        }
+        let on_stack = 0_u32;
+        let address = std::ptr::from_ref(&on_stack) as u64;
+        assert_eq!(programs.variable(&HostRoot::real(), std::process::id(), address), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ impl TaskWatch {
                 slot.zip(cpu).and_then(|(slot, cpu)| self.builder.unended(thread, &slot, cpu, at_ns, &owner));
             found.extend(self.builder.rhythms.unended(thread, part, at_ns));
         }
+        self.builder.cut_gaps(clock::now().0);
         found
     }
 }

@@ -13,6 +13,7 @@
  *     thief=US         another thread of higher priority takes the CPU for so long at times (0)
  *     helper=1         reads of the thread are in one function, which is called from several places
  *     marks=1          calls cycle_begin and cycle_end
+ *     stamps=1         prints two lines before the last one: when each cycle began, and when its work was handed in
  * The last line that it prints: name thread cycles max_ns, then the ns of each cycle, in their order.
  */
 #define _GNU_SOURCE
@@ -44,8 +45,9 @@
 static const char *name = "victim", *release = "absolute", *middles = "none";
 /* The current one of `middles`. */
 static char middle[32] = "none";
-static long every = 10, hold_us = 4000, period_us = 5000, work_us = 100, cycles = 400, cpu = -1, priority = 50, thief_us, marks, jitter_us, helper;
-static uint64_t took_ns[CYCLES_MAX];
+static long every = 10, hold_us = 4000, period_us = 5000, work_us = 100, cycles = 400, cpu = -1, priority = 50, thief_us, marks, jitter_us, helper, stamps;
+static uint64_t took_ns[CYCLES_MAX], began_ns[CYCLES_MAX], due_ns[CYCLES_MAX], handed_ns[CYCLES_MAX];
+static unsigned handed, received;
 static volatile int is_over;
 
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
@@ -152,6 +154,7 @@ static int arrive(void)
 {
 	char byte = 0;
 
+	handed_ns[__atomic_fetch_add(&handed, 1, __ATOMIC_SEQ_CST) % CYCLES_MAX] = now_ns();
 	if (is_release("pipe"))
 		return write(arrivals[1], &byte, 1) < 0;
 	if (is_release("socket"))
@@ -331,6 +334,7 @@ static void in_the_middle(void)
 		take_word(&answer_word);
 		futex(&answer_word, FUTEX_WAKE, 1);
 	} else if (is_middle("same")) {
+		received += brings_work();
 		if (is_release("absolute"))
 			sleep_until(now_ns() + hold_us * 1000);
 		else if (is_release("pipe"))
@@ -403,6 +407,7 @@ static void *victim(void *unused)
 	sigaddset(&signals, SIGRTMIN);
 	epoll_ctl(poll, EPOLL_CTL_ADD, timer, &event);
 	next_ns = now_ns() + 2 * period_us * 1000;
+	uint64_t first_ns = next_ns;
 	struct itimerspec times = { .it_value = at(next_ns), .it_interval = at(period_us * 1000) };
 
 	timerfd_settime(timer, TFD_TIMER_ABSTIME, &times, 0);
@@ -414,7 +419,7 @@ static void *victim(void *unused)
 		timer_settime(signaller, TIMER_ABSTIME, &times, 0);
 	}
 	for (long cycle = 0; cycle < cycles; cycle++) {
-		uint64_t expired = 1;
+		uint64_t expired = 1, timer_ns = 0;
 		char byte;
 
 		begin_ns = 0;
@@ -425,7 +430,10 @@ static void *victim(void *unused)
 			while (next_ns < now_ns())
 				next_ns += period_us * 1000;
 		} else if (is_release("relative")) {
-			usleep(period_us + (jitter_us ? rand_r(&seed) % jitter_us : 0));
+			long sleep_us = period_us + (jitter_us ? rand_r(&seed) % jitter_us : 0);
+
+			timer_ns = now_ns() + sleep_us * 1000;
+			usleep(sleep_us);
 		} else if (is_release("timerfd")) {
 			if (read(timer, &expired, sizeof(expired)) < 0)
 				break;
@@ -453,6 +461,11 @@ static void *victim(void *unused)
 		}
 		if (!begin_ns)
 			begin_ns = now_ns();
+		due_ns[cycle] = timer_ns ? timer_ns : begin_ns;
+		if (brings_work())
+			due_ns[cycle] = handed_ns[received++ % CYCLES_MAX];
+		else if (is_release("timerfd") || is_release("epoll") || is_release("signal"))
+			due_ns[cycle] = begin_ns - (begin_ns - first_ns) % (period_us * 1000);
 		if (marks)
 			cycle_begin();
 		spin(work_us);
@@ -471,6 +484,7 @@ static void *victim(void *unused)
 		if (marks)
 			cycle_end();
 		took_ns[cycle] = now_ns() - begin_ns;
+		began_ns[cycle] = begin_ns;
 	}
 	uint64_t most_ns = 0;
 
@@ -478,6 +492,8 @@ static void *victim(void *unused)
 		if (took_ns[cycle] > most_ns)
 			most_ns = took_ns[cycle];
 	}
+	for (long nth = 0; stamps && nth < 2 * cycles; nth++)
+		printf("%llu%c", (unsigned long long)(nth < cycles ? began_ns : due_ns)[nth % cycles], (nth + 1) % cycles ? ' ' : '\n');
 	printf("%s %d %ld %llu", name, gettid(), cycles, (unsigned long long)most_ns);
 	for (long cycle = 0; cycle < cycles; cycle++)
 		printf(" %llu", (unsigned long long)took_ns[cycle]);
@@ -495,7 +511,7 @@ int main(int count, char **words)
 		{ "name", 0, &name }, { "release", 0, &release }, { "middle", 0, &middles }, { "every", &every, 0 },
 		{ "hold", &hold_us, 0 }, { "period", &period_us, 0 }, { "work", &work_us, 0 }, { "cycles", &cycles, 0 },
 		{ "cpu", &cpu, 0 }, { "priority", &priority, 0 }, { "thief", &thief_us, 0 }, { "marks", &marks, 0 },
-		{ "jitter", &jitter_us, 0 }, { "helper", &helper, 0 },
+		{ "jitter", &jitter_us, 0 }, { "helper", &helper, 0 }, { "stamps", &stamps, 0 },
 	};
 	pthread_t threads[4];
 	pthread_mutexattr_t attributes;

@@ -260,7 +260,7 @@ fn stages_alone_give_causes_of_the_whole_response_without_an_actor() {
 
 #[test]
 fn a_wait_with_timeouts_is_of_the_thread_that_ends_the_last_one() {
-    let word = |address| Wait::Inside { call: "futex".to_owned(), object: Object::Word(address) };
+    let word = |address| Wait::Inside { call: "futex".to_owned(), object: Object::Word(address, None) };
     let slept =
         |from_ns, to_ns, address, waker| stage(from_ns, to_ns, Doing::Blocked { wait: word(address), waker });
     let burner = || Waker::Thread(9, "burner".to_owned());
@@ -276,4 +276,25 @@ fn a_wait_with_timeouts_is_of_the_thread_that_ends_the_last_one() {
     assert!(share(&found, Kind::Wait) > 0.9 && found[0].confidence < Some(0.8), "{found:#?}");
     let other = causes(&activation(40, tries(0x900)), &[]);
     assert_eq!((other[0].kind, other[0].actor.as_deref()), (Kind::Wait, None));
+}
+
+#[test]
+fn a_word_or_a_waker_of_a_runtime_is_said() {
+    let evidence = |object, waker| {
+        let wait = Wait::Inside { call: "futex".to_owned(), object };
+        let stages = vec![
+            stage(1_000_000, 6_000_000, Doing::Blocked { wait, waker }),
+            stage(6_000_000, 6_100_000, Doing::Running),
+        ];
+        causes(&activation(40, stages), &[])[0].evidence.join("; ")
+    };
+    let word = |name: &str| Object::Word(0x108, Some(name.to_owned()));
+    let by = |name: &str| Waker::Thread(9, name.to_owned());
+    let python = evidence(word("_PyRuntime of libpython3.11.so.1.0"), by("hog"));
+    assert!(python.contains("GIL") && python.contains("until hog woke it"), "{python}");
+    assert!(evidence(Object::Word(0x108, None), by("VM Thread")).contains("safepoint"));
+    assert!(evidence(Object::Word(0x108, None), by("GC Thread#1")).contains("collector"));
+    assert!(evidence(word("runtime.sched of control"), by("control")).contains("Go's runtime"));
+    let own = evidence(word("log_lock of control"), by("logger"));
+    assert!(own.contains("(in log_lock of control)") && !own.contains("runtime"), "{own}");
 }

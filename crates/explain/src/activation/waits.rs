@@ -7,6 +7,9 @@ use whylate_core::figure;
 use whylate_core::recording::{Activation, Doing, Object, Stage, Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
 
+/// How the threads of the Java VM's collectors are called.
+const JAVA_COLLECTORS: [&str; 7] =
+    ["GC Thread#", "G1 ", "ParGC", "ZWorker", "ZDriver", "XWorker", "Shenandoah"];
 /// A condition variable has several adjacent words, and its waits alternate between them.
 const SAME_OBJECT_BYTES: u64 = 16;
 
@@ -68,7 +71,13 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             let named = call.clone().map(|call| (call, Vec::new()));
             ended_by(Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named), waker)
         }
-        Wait::Inside { call, object } => slept(call, &object.describe(), waker),
+        Wait::Inside { call, object } => {
+            let blame = slept(call, &object.describe(), waker);
+            match runtime(object, waker) {
+                Some(what) => Blame { evidence: format!("{}; {what}", blame.evidence).into(), ..blame },
+                None => blame,
+            }
+        }
         // It is in the middle of the work only if the user marked where the work begins and ends.
         Wait::Work(Some(call)) => slept(call, "", waker),
         Wait::Work(None) | Wait::Unknown => Blame::unattributed(),
@@ -79,25 +88,46 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
 /// waiters look every few milliseconds. `nth` is the number of the stage.
 pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> {
     let word = |stage: &Stage| match &stage.what {
-        Doing::Blocked { wait: Wait::Inside { call, object: Object::Word(address) }, waker } => {
-            Some((call.clone(), address / SAME_OBJECT_BYTES, waker.clone()))
+        Doing::Blocked { wait: Wait::Inside { call, object: Object::Word(address, name) }, waker } => {
+            Some((call.clone(), address / SAME_OBJECT_BYTES, name.clone(), waker.clone()))
         }
         _ => None,
     };
-    let (call, address, waker) = word(activation.stages.get(nth)?)?;
+    let (call, address, variable, waker) = word(activation.stages.get(nth)?)?;
     if waker != Waker::Timer {
         return None;
     }
     let mut later =
-        activation.stages[nth + 1..].iter().filter_map(word).filter(|(_, other, _)| *other == address);
-    let (pid, command) = later.find_map(|(_, _, waker)| match waker {
+        activation.stages[nth + 1..].iter().filter_map(word).filter(|(_, other, ..)| *other == address);
+    let (pid, command) = later.find_map(|(.., waker)| match waker {
         Waker::Thread(pid, command) => Some((pid, command)),
         _ => None,
     })?;
     let evidence = format!(
         "the task slept in {call} with a timeout, repeatedly for the same object, until {command} woke it; other threads may also have had the object"
     );
+    let what = runtime(&Object::Word(address, variable), &waker);
+    let evidence = what.map(|what| format!("{evidence}; {what}")).unwrap_or(evidence);
     Some(Blame::new(Kind::Wait, LIKELY, evidence).named(Some((call, Vec::new()))).thread(&command, pid))
+}
+
+/// What the word or the waker belongs to, where that is known: the lock of an interpreter, or a collector.
+fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
+    match (object, waker) {
+        (Object::Word(_, Some(name)), _) if name.starts_with("_PyRuntime of ") => {
+            Some("this word belongs to Python's interpreter, whose lock (GIL) is there")
+        }
+        (_, Waker::Thread(_, name)) if name == "VM Thread" => {
+            Some("that thread of the Java VM stops all others for a safepoint, and wakes them after it")
+        }
+        (_, Waker::Thread(_, name)) if JAVA_COLLECTORS.iter().any(|it| name.starts_with(it)) => {
+            Some("that thread belongs to the Java VM's garbage collector")
+        }
+        (Object::Word(_, Some(name)), _) if name.starts_with("runtime.") => Some(
+            "this word belongs to Go's runtime, which stops threads for its collector and when goroutines wait",
+        ),
+        _ => None,
+    }
 }
 
 /// Names the thread that ended the wait: a thread that releases a lock of the kernel, such as that of the process's memory

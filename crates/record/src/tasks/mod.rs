@@ -58,9 +58,11 @@ impl TaskExplainer {
     /// Why activations took so long. Call it soon after [`TaskWatch::poll`].
     pub fn explain(
         &self,
-        watch: &TaskWatch,
+        watch: &mut TaskWatch,
         activations: &[&Activation],
     ) -> Result<Vec<Explained>, BpfError> {
+        let named: Vec<Activation> = activations.iter().map(|one| self.with_names(watch, one)).collect();
+        let watch = &*watch;
         let (wakeups, all) = self.wakeups(watch, activations)?;
         let mut from: BTreeMap<CpuId, u64> = BTreeMap::new();
         let stages =
@@ -77,8 +79,7 @@ impl TaskExplainer {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
         let mut neighbours = Neighbours::new(&self.host);
-        let explained = activations.iter().zip(wakeups).map(|(activation, wakeups)| {
-            let activation = &self.with_files(activation);
+        let explained = named.iter().zip(wakeups).map(|(activation, wakeups)| {
             let lost = activation
                 .stages
                 .iter()
@@ -97,15 +98,18 @@ impl TaskExplainer {
         Ok(explained.collect())
     }
 
-    /// The activation with the names of the files for which it slept, as far as they are still open.
-    fn with_files(&self, activation: &Activation) -> Activation {
+    /// The activation with the names of the files for which it slept, as far as they are still open, and of the variables.
+    fn with_names(&self, watch: &mut TaskWatch, activation: &Activation) -> Activation {
         let mut named = activation.clone();
         for stage in &mut named.stages {
-            if let Doing::Blocked { wait: Wait::Inside { object: Object::File(number, name), .. }, .. } =
-                &mut stage.what
-            {
-                let path = format!("/proc/{}/fd/{number}", activation.process);
-                *name = self.host.read_link(&path);
+            let Doing::Blocked { wait: Wait::Inside { object, .. }, .. } = &mut stage.what else { continue };
+            match object {
+                Object::File(number, name) => {
+                    let path = format!("/proc/{}/fd/{number}", activation.process);
+                    *name = self.host.read_link(&path);
+                }
+                Object::Word(address, name) => *name = watch.variable(activation.process, *address),
+                Object::Unknown => {}
             }
         }
         named

@@ -201,3 +201,27 @@ fn an_activation_goes_from_mark_to_mark_over_every_sleep_between_them() {
     assert_eq!((second.due_ns, second.response_ns(), second.stages.len()), (660, 10, 1));
     assert_eq!(builder.incomplete, 1);
 }
+
+#[test]
+fn an_activation_in_whose_middle_its_thread_ends_is_cut() {
+    let took = |run_ns: u64, threads_left: i32| {
+        let mut builder = Builder::default();
+        builder.take(CpuId(0), &stretch(Began::Woken, 100, 110, 150), &names);
+        let last = RawStretch { threads_left, ..stretch(Began::Woken, 200, run_ns, 5_000) };
+        builder.take(CpuId(1), &RawStretch { kind: TaskEvent::Gone, ..last }, &names);
+        builder.cuts.iter().map(|cut| (cut.thread, cut.command.clone(), cut.took_ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(took(210, 2), [(5, "control".to_owned(), 4_800)]);
+    assert_eq!(took(210, 0), [], "the last thread gives the memory of its process back");
+    assert_eq!(took(0, 2), [], "it has another name now");
+}
+
+#[test]
+fn a_gap_after_which_nothing_comes_is_cut() {
+    let mut builder = Builder::default();
+    builder.take(CpuId(0), &stretch(Began::Woken, 100, 110, 150), &names);
+    builder.forget_open();
+    builder.cut_gaps(900);
+    let cuts: Vec<_> = builder.cuts.iter().map(|cut| (cut.thread, cut.took_ns)).collect();
+    assert_eq!(cuts, [(5, 750)]);
+}

@@ -10,6 +10,8 @@ pub(super) struct Wake {
     pub(super) due_ns: u64,
     pub(super) slept_ns: u64,
     pub(super) site: Site,
+    /// The thread that ended it; 0: no thread.
+    pub(super) waker: u32,
 }
 
 /// A rhythm.
@@ -152,6 +154,45 @@ pub(super) fn is_simple(wakes: &[Wake]) -> bool {
     }
 }
 
+/// At least this many sleeps, all but a few of which are longer or shorter than both of their neighbours, are of two kinds. By
+/// chance this happens once in ten million times.
+const ALTERNATE_MIN: usize = 40;
+const ALTERNATE_EXCEPT: usize = 2;
+
+/// How many sleeps may be in the middle of the work although all are in one place, and how long the longest response would be
+/// then: a thread may wait there for its work, and then for another thread that helps with it.
+pub(super) fn of_two_kinds(wakes: &[Wake]) -> (u64, u64) {
+    let (mut sleeps, mut longest_ns) = (0, 0);
+    let end_before = |wake: &Wake| wake.due_ns.saturating_sub(wake.slept_ns);
+    let has_one_kind = |wake: &Wake| calls::is_sleep(&wake.site) || calls::waits_for_several(&wake.site);
+    let by = |wake: &Wake| wakes.iter().filter(|it| it.site == wake.site && it.waker == wake.waker).count();
+    // The thread that wakes it most often brings the work.
+    let most =
+        wakes.iter().filter(|wake| wake.waker > 0 && !has_one_kind(wake)).map(by).max().unwrap_or_default();
+    for (nth, first) in
+        wakes.iter().enumerate().filter(|(_, first)| !has_one_kind(first) && by(first) == most)
+    {
+        let is_again = |wake: &&Wake| wake.site == first.site && wake.waker == first.waker;
+        let within = wakes[nth + 1..].iter().take_while(|wake| !is_again(wake)).count();
+        if let Some(again) = wakes.get(nth + 1 + within).filter(|_| within > 0 && first.waker > 0) {
+            sleeps += within as u64;
+            longest_ns = longest_ns.max(end_before(again).saturating_sub(first.due_ns));
+        }
+    }
+    let turns = wakes.windows(3).filter(|three| {
+        let [before, it, after] = [&three[0], &three[1], &three[2]].map(|wake| wake.slept_ns);
+        (it > before) == (it > after)
+    });
+    let is_one_place = wakes.iter().all(|wake| wake.site == wakes[0].site && !calls::is_sleep(&wake.site));
+    if wakes.len() >= ALTERNATE_MIN && is_one_place && turns.count() + ALTERNATE_EXCEPT + 2 >= wakes.len() {
+        sleeps = sleeps.max(wakes.len() as u64 / 2);
+        let pairs = wakes.windows(3).filter(|three| three[1].slept_ns < three[2].slept_ns);
+        let took = pairs.map(|three| end_before(&three[2]).saturating_sub(three[0].due_ns));
+        longest_ns = longest_ns.max(took.max().unwrap_or_default());
+    }
+    (sleeps, longest_ns)
+}
+
 /// Sleeps shorter than this are in the middle of the work.
 fn least_sleep(chain: &Chain) -> u64 {
     let other_ns = median(chain.other_ns.clone()).unwrap_or_default();
@@ -272,9 +313,16 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
     }
     let slept_ns = median(slept_ns).unwrap_or_default();
     let jitter_ns = median(off_ns).unwrap_or(u64::MAX);
-    if !is_exact(jitter_ns, period_ns) {
-        // A sleep as long as the others belongs to a shorter cycle.
-        other_ns.retain(|other_ns| *other_ns * 3 < slept_ns * 2);
+    // A sleep as long as the others belongs to a shorter cycle, and with many of them this is no period. Only a thread that
+    // sleeps for a time may also do so in the middle of its work.
+    let (all, is_exact) = (other_ns.len(), is_exact(jitter_ns, period_ns));
+    let shorter_ns: Vec<u64> =
+        other_ns.iter().copied().filter(|other_ns| *other_ns * 3 < slept_ns * 2).collect();
+    if (all - shorter_ns.len()) * 4 > hits && !(is_exact && calls::is_sleep(&wakes[first].site)) {
+        return None;
+    }
+    if !is_exact {
+        other_ns = shorter_ns;
     }
     let span_ns = wakes.last()?.due_ns - wakes[0].due_ns;
     let has_all =

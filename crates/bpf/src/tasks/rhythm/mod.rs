@@ -9,10 +9,11 @@
 
 mod find;
 
+use super::build::Last;
 use super::calls;
 use find::{Found, Wake, find};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use whylate_core::recording::{Activation, Divided, Doing, Site, Stage, Wait};
+use whylate_core::recording::{Activation, Divided, Doing, Site, Stage, Wait, Waker};
 
 /// The most ends of sleeps from which a rhythm is found.
 const WAKES_MAX: usize = 48;
@@ -105,6 +106,8 @@ struct ThreadRhythm {
     grid: Grid,
     /// What was counted by another rule before its rhythm was found.
     early: Bound,
+    /// How many of its sleeps in one place may be in the middle of the work, and the longest response then.
+    two_kinds: (u64, u64),
     last_end_ns: Option<u64>,
     calls: BTreeSet<String>,
 }
@@ -122,6 +125,7 @@ impl Default for ThreadRhythm {
             bounds: BTreeMap::new(),
             grid: Grid::default(),
             early: Bound::default(),
+            two_kinds: (0, 0),
             last_end_ns: None,
             calls: BTreeSet::new(),
         }
@@ -143,13 +147,22 @@ impl Rhythms {
         self.threads.entry(part.thread.pid).or_default().add(part, by, ended);
     }
 
-    /// A thread has ended, or is another one now.
-    pub(super) fn end(&mut self, thread: u32, ended: &mut Vec<Activation>) {
+    /// A thread has ended, or is another one now. Returns when the activation began in whose middle it ended.
+    pub(super) fn end(&mut self, thread: u32, last: Last, ended: &mut Vec<Activation>) -> Option<u64> {
+        let mut begun_ns = last.part.as_ref().map(|part| part.due_ns);
         if let Some(mut rhythm) = self.threads.remove(&thread) {
             rhythm.flush(self.by, ended);
-            ended.extend(rhythm.open.take());
+            if let Some(open) = rhythm.open.take() {
+                if last.part.as_ref().is_none_or(|part| rhythm.goes_on(part, &open)) {
+                    begun_ns = Some(open.due_ns);
+                }
+                ended.push(open);
+            }
+            let cut_ns = rhythm.cut_ns.or(last.gap_from_ns);
+            begun_ns = [begun_ns, cut_ns].into_iter().flatten().min();
             self.gone.extend(rhythm.doubt().map(|doubt| (thread, doubt)));
         }
+        begun_ns.or(last.gap_from_ns)
     }
 
     /// Records were lost: what was in progress is not whole.
@@ -270,8 +283,17 @@ impl ThreadRhythm {
             }
             // It may do something else for a while.
             (None, Rule::Period(_)) => {}
-            (None, _) => self.rule = Rule::Wakeups { is_sure: find::is_simple(&wakes) },
+            (None, _) => {
+                self.rule = Rule::Wakeups { is_sure: find::is_simple(&wakes) };
+                self.look_for_two_kinds();
+            }
         }
+    }
+
+    /// Sleeps of two kinds in one place.
+    fn look_for_two_kinds(&mut self) {
+        let (sleeps, longest_ns) = find::of_two_kinds(self.wakes.make_contiguous());
+        self.two_kinds = (self.two_kinds.0.max(sleeps), self.two_kinds.1.max(longest_ns));
     }
 
     /// Notes where it slept, and which responses this bounds.
@@ -287,7 +309,8 @@ impl ThreadRhythm {
                 site
             };
             let slept_ns = part.due_ns.saturating_sub(before_ns);
-            self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site });
+            let waker = if let Waker::Thread(thread, _) = part.waker { thread } else { 0 };
+            self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site, waker });
             if self.wakes.len() > WAKES_MAX {
                 self.wakes.pop_front();
             }
@@ -324,6 +347,13 @@ impl ThreadRhythm {
         let Some(site) = part.woke_from.filter(|_| part.gap.is_none()) else { return false };
         let slept_ns = part.due_ns.saturating_sub(open.end_ns());
         !found.is_release(site, part.due_ns, slept_ns, Some(open.due_ns))
+    }
+
+    /// Whether the activation in progress goes on in this last part of its thread. A sleep that anything but its timer ended
+    /// was not in the middle: the thread was woken to end.
+    fn goes_on(&self, part: &Activation, open: &Activation) -> bool {
+        let Rule::Period(found) = &self.rule else { return false };
+        self.is_inside(part, open) && (open.slept_at != found.site || part.waker == Waker::Timer)
     }
 
     fn take(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
@@ -407,6 +437,10 @@ impl ThreadRhythm {
 
     /// What is in doubt since the last call.
     fn doubt(&mut self) -> Option<Doubt> {
+        if matches!(self.rule, Rule::Wakeups { .. }) {
+            self.look_for_two_kinds();
+        }
+        let two_kinds = std::mem::take(&mut self.two_kinds);
         let bounds = std::mem::take(&mut self.early);
         let mut doubt =
             Doubt { sleeps: bounds.sleeps, longest_ns: bounds.longest_ns, calls: self.calls.clone() };
@@ -414,6 +448,9 @@ impl ThreadRhythm {
             doubt.sleeps += sleeps;
             doubt.longest_ns = doubt.longest_ns.max(longest_ns);
         };
+        if two_kinds.0 > 0 {
+            add(two_kinds.0, two_kinds.1);
+        }
         match &self.rule {
             Rule::Wakeups { is_sure: true } => {}
             Rule::Learning | Rule::Wakeups { .. } => {

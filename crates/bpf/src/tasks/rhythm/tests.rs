@@ -1,7 +1,6 @@
 use super::*;
 use syscalls::Sysno;
 use whylate_core::CpuId;
-use whylate_core::recording::Waker;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -44,7 +43,7 @@ fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option
     }
     rhythms.settle(0, true, &mut ended);
     let doubt = rhythms.doubts().pop().map(|it| it.1);
-    rhythms.end(0, &mut ended);
+    rhythms.end(0, Last::default(), &mut ended);
     (ended, doubt)
 }
 
@@ -75,7 +74,8 @@ fn a_sleep_in_the_middle_of_a_period_is_a_part_of_the_work() {
     assert_eq!(longer(&ended, MS), vec![3_200 * US; 10]);
     let late = ended.iter().find(|it| it.response_ns() > MS).unwrap();
     let waits: Vec<_> = late.stages.iter().map(|stage| (stage.length_ns(), stage.what.clone())).collect();
-    let wait = Wait::Inside { call: "futex".to_owned(), object: whylate_core::recording::Object::Word(0x40) };
+    let wait =
+        Wait::Inside { call: "futex".to_owned(), object: whylate_core::recording::Object::Word(0x40, None) };
     assert_eq!(waits[1], (2_700 * US, Doing::Blocked { wait, waker: Waker::Timer }));
 }
 
@@ -202,4 +202,71 @@ fn a_thread_that_hangs_in_the_middle_of_its_period_is_not_at_an_end() {
         (open.is_unended, open.response_ns(), open.blocked_ns()),
         (true, 855 * MS, 855 * MS - 100 * US)
     );
+}
+
+#[test]
+fn random_intervals_are_no_rhythm_of_several_of_them() {
+    for seed in 0..200 {
+        let (mut at_ns, mut random) = (0, seed);
+        let steps: Vec<_> = (0..60)
+            .map(|_| {
+                at_ns += 20 * MS + some(&mut random, 20 * MS);
+                (timer(), at_ns, 100 * US)
+            })
+            .collect();
+        assert_eq!(play(Activations::ByRhythm, &steps).0.len(), 60, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_lock_that_is_waited_for_now_and_then_is_not_where_the_thread_waits_for_work() {
+    for seed in 0..200 {
+        let (mut steps, mut random) = (Vec::new(), seed);
+        for nth in 1..=120_u64 {
+            let at_ns = nth * 5 * MS + some(&mut random, 80 * US);
+            steps.push((file(4), at_ns, 100 * US));
+            if some(&mut random, 3) == 0 {
+                steps.push((
+                    site(Sysno::futex, 0x40, 0),
+                    at_ns + 400 * US + some(&mut random, 60 * US),
+                    100 * US,
+                ));
+            }
+        }
+        let (ended, _) = play(Activations::ByRhythm, &steps);
+        assert_eq!(longer(&ended, 2 * MS), Vec::<u64>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn two_kinds_of_sleep_in_one_place_are_a_doubt() {
+    let play = |helper: Option<u32>, every: u64| {
+        let mut rhythms = Rhythms::new(Activations::ByRhythm);
+        let (mut at_ns, mut random, mut ended) = (0, 7, Vec::new());
+        for nth in 0..200_u64 {
+            at_ns += 10 * MS + some(&mut random, 5 * MS);
+            let helps = helper.filter(|_| nth % every == 0).map(|helper| (at_ns + 3 * MS, helper));
+            for (due_ns, waker) in std::iter::once((at_ns, 7)).chain(helps) {
+                let stage =
+                    Stage { from_ns: due_ns, to_ns: due_ns + 100 * US, cpu: CpuId(0), what: Doing::Running };
+                let part = Activation {
+                    due_ns,
+                    woken_ns: due_ns,
+                    waker: Waker::Thread(waker, String::new()),
+                    stages: vec![stage],
+                    woke_from: Some(file(4)),
+                    slept: Wait::Work(Some("read".to_owned())),
+                    slept_at: file(4),
+                    ..Activation::default()
+                };
+                rhythms.add(part, &mut ended);
+            }
+        }
+        rhythms.doubts().pop().map(|it| it.1.longest_ns)
+    };
+    assert_eq!(play(None, 1), None);
+    // Another thread ends every third one.
+    assert_eq!(play(Some(8), 3), Some(3_100 * US));
+    // The same thread brings the second part each time.
+    assert_eq!(play(Some(7), 1), Some(3_100 * US));
 }

@@ -3,7 +3,7 @@
 use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker};
+use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker, Watched};
 use whylate_core::CpuId;
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
@@ -130,13 +130,33 @@ impl Lane {
         self.doubts.calls.extend(doubt.calls);
     }
 
+    /// An activation of up to that length may not have been seen whole.
+    pub(super) fn not_seen(&mut self, longest_ns: u64) {
+        self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(longest_ns));
+    }
+
+    /// The same at the end of its thread, which may have no other activation.
+    pub(super) fn cut(&mut self, thread: u32, took_ns: u64, known: Option<&Watched>) {
+        self.not_seen(took_ns);
+        if let Some(known) = known.filter(|_| self.record.command.is_empty()) {
+            self.record.add(TaskRecord {
+                cpu: self.home,
+                thread,
+                process: known.process,
+                command: known.command.clone(),
+                priority: known.priority,
+                ..TaskRecord::default()
+            });
+        }
+    }
+
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
         let response_ns = activation.response_ns();
         // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
         let wakeup_ns = activation.is_wakeup_seen().then(|| activation.wakeup_ns());
         self.last_due_ns = activation.due_ns;
         if let Some((from_ns, to_ns)) = activation.gap {
-            self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(to_ns.saturating_sub(from_ns)));
+            self.not_seen(to_ns.saturating_sub(from_ns));
         }
         let period_ns = self
             .before_due_ns

@@ -5,7 +5,7 @@ use super::lane::{Lane, PARTS};
 use super::{NAMED_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Doubt, Watched};
+use whylate_bpf::tasks::{Activation, Cut, Doubt, Watched};
 use whylate_core::record::{SpikeCauses, SpikeRecord};
 use whylate_core::result::{AuditRecord, HourResult};
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
@@ -296,6 +296,17 @@ impl Lanes {
             if let Some(nth) = self.of_thread.get(&thread) {
                 self.lanes[*nth].doubt(doubt);
             }
+        }
+    }
+
+    /// Takes the activations whose end was not seen: none that is longer than the deadline passes.
+    pub(super) fn cut(&mut self, cuts: &[Cut], threads: &BTreeMap<u32, Watched>) {
+        let Some(deadline) = self.deadline else { return };
+        for cut in cuts.iter().filter(|cut| cut.took_ns > deadline.0) {
+            let Cut { thread, command, cpu, at_ns, took_ns } = cut;
+            let seen = Seen { thread: *thread, command, cpu: *cpu, due_ns: at_ns.saturating_sub(*took_ns) };
+            let nth = self.lane(&seen, threads);
+            self.lanes[nth].cut(*thread, *took_ns, threads.get(thread));
         }
     }
 

@@ -232,6 +232,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let interval_ns = store_after(so_far, longest).as_nanos() as u64;
         if is_over || now_ns >= watching.start_ns.saturating_add(interval_ns) {
             watching.lanes.doubt(watching.watch.doubts());
+            watching.lanes.cut(&watching.watch.cuts(), watching.watch.threads());
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
             watching.start_ns = batch.end_ns;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{
-    Activation, Activations, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
+    Activation, Activations, Cut, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
 };
 use whylate_core::plan::{Mark, Per};
 use whylate_core::result::AuditRecord;
@@ -113,6 +113,14 @@ impl Source {
         }
     }
 
+    /// The activations since the last call whose end was not seen.
+    pub(super) fn cuts(&mut self) -> Vec<Cut> {
+        match self {
+            Self::Kernel(watch, _) => watch.cuts(),
+            Self::Own(watch, _) => watch.cuts(),
+        }
+    }
+
     pub(super) fn look_for_tasks(&mut self) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.look_for_tasks().map_err(|error| failed(&error)),
@@ -124,7 +132,7 @@ impl Source {
         }
     }
 
-    pub(super) fn explain(&self, activations: &[&Activation]) -> Result<Vec<Explained>, ProbeError> {
+    pub(super) fn explain(&mut self, activations: &[&Activation]) -> Result<Vec<Explained>, ProbeError> {
         match self {
             Self::Kernel(watch, explainer) => {
                 explainer.explain(watch, activations).map_err(|error| failed(&error))

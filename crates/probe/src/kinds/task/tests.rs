@@ -3,8 +3,8 @@
 use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
-use whylate_bpf::tasks::{Activation, Budget, Doing, Stage, Wait, Waker, Watched};
-use whylate_core::quantity::{LOST_NS, OVERRUNS};
+use whylate_bpf::tasks::{Activation, Budget, Cut, Doing, Stage, Wait, Waker, Watched};
+use whylate_core::quantity::{LOST_NS, OVERRUNS, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_record::tasks::Explained;
@@ -59,6 +59,23 @@ fn an_interval_holds_what_came_since_the_last_one() {
     assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
     let next = lanes.take(4_000_000, 5_000_000);
     assert!(next.intervals.iter().all(|interval| interval.samples == 0) && next.tasks.is_empty());
+}
+
+#[test]
+fn a_thread_that_ended_in_the_middle_of_work_longer_than_the_deadline_has_a_row() {
+    let watched = Watched { process: 4, command: "control".to_owned(), priority: 80, ..Watched::default() };
+    let threads = BTreeMap::from([(5, watched)]);
+    let cut = |took_ns| {
+        let mut lanes = Lanes::new(0, Some(Nanos(50_000)), 2);
+        let (command, cpu) = ("control".to_owned(), CpuId(1));
+        lanes.cut(&[Cut { thread: 5, command, cpu, at_ns: 900_000, took_ns }], &threads);
+        lanes.take(0, 1_000_000)
+    };
+    assert!(cut(40_000).intervals.is_empty(), "it kept the deadline");
+    let batch = cut(60_000);
+    let row = &batch.intervals[0];
+    assert_eq!((row.samples, row.get(UNSEEN), row.get(UNSEEN_MAX_NS)), (0, Some(1), Some(60_000)));
+    assert_eq!((batch.tasks[0].thread, batch.tasks[0].process, batch.tasks[0].priority), (5, 4, 80));
 }
 
 #[test]
