@@ -229,7 +229,7 @@ fn holder_line(holder: &ChangeHolder) -> String {
     let state = match (holder.alive, holder.kept) {
         (true, _) => "which still runs",
         (false, true) => "kept until it is restored",
-        (false, false) => "which was killed",
+        (false, false) => "which ended without restoring it",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
 }
