@@ -249,7 +249,7 @@ fn a_section_shows_in_a_function_only_the_time_that_its_lines_show() {
     let omitted = longest("real/irqsoff_graph.txt");
     assert_eq!((omitted.what.as_str(), omitted.function), ("the lines were left out", None));
     let uart = longest("real/uart_irqsoff.txt");
-    assert_eq!((uart.what.as_str(), uart.function), ("ls: interrupts off", None));
+    assert_eq!((uart.what.as_str(), uart.function), ("ls: interrupts disabled", None));
     let old = spike_of(&fixture("real/old_trace_v102.txt"));
     let others: Vec<Option<&str>> = old.also.iter().map(|cause| cause.function.as_deref()).collect();
     assert_eq!(others.first(), Some(&Some("vgacon_set_origin")), "{others:?}");
