@@ -86,7 +86,7 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     let spike = only_spike(&result);
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Probe, 1_000_000));
     assert_eq!((spike.cause.kind, spike.cause.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
-    let own = spike.timeline.iter().find(|piece| piece.what.contains("still at work"));
+    let own = spike.timeline.iter().find(|piece| piece.what.contains("still working"));
     assert_eq!(own.map(|piece| (piece.from_ns, piece.to_ns)), Some((3_900_000, 4_000_000)), "{spike:#?}");
     // If the trace shows most of the latency, the probe's value for the rest is used.
     let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
