@@ -214,3 +214,50 @@ fn a_guest_is_known_by_names_outside_of_the_windows() {
     let spikes = explain(&mut *reader, &Options::default()).expect("it can be read").spikes;
     assert_eq!(spikes[0].cause.kind, CauseKind::HostStall, "{:?}", spikes[0].cause);
 }
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/traces").join(name)
+}
+
+fn spike_of(path: &Path) -> ExplainedSpike {
+    let mut reader = parse::open(path).expect("a trace");
+    explain(&mut *reader, &Options::default()).expect("it can be read").spikes.remove(0)
+}
+
+/// Whatever line stands before an ellipsis, its function did not take the time of the lines that were left out.
+#[test]
+fn an_ellipsis_is_no_silence_of_the_function_before_it() {
+    let text = fs::read_to_string(fixture("real/page_alloc_irqsoff.txt")).expect("a text");
+    let shorter: Vec<&str> = text.lines().filter(|line| !line.contains(" 1803us+")).collect();
+    assert_eq!(shorter.len() + 1, text.lines().count());
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.txt");
+    fs::write(&path, shorter.join("\n")).expect("it can be written");
+    let cause = spike_of(&path).cause;
+    assert_eq!(cause.function.as_deref(), Some("__rmqueue_pcplist"), "{cause:?}");
+    assert_eq!(cause.callers.first().map(String::as_str), Some("get_page_from_freelist"));
+    assert!(cause.evidence[0].contains("try_to_claim_block"), "{cause:?}");
+}
+
+/// The timeline names functions of the lines that are there: not those before omitted lines, nor the tracer's own.
+#[test]
+fn a_section_shows_in_a_function_only_the_time_that_its_lines_show() {
+    let longest = |name: &str| {
+        let timeline = spike_of(&fixture(name)).timeline;
+        timeline.into_iter().max_by_key(|segment| segment.to_ns - segment.from_ns).expect("a segment")
+    };
+    let omitted = longest("real/irqsoff_graph.txt");
+    assert_eq!((omitted.what.as_str(), omitted.function), ("the lines were left out", None));
+    let uart = longest("real/uart_irqsoff.txt");
+    assert_eq!((uart.what.as_str(), uart.function), ("ls: interrupts disabled", None));
+    let old = spike_of(&fixture("real/old_trace_v102.txt"));
+    let others: Vec<Option<&str>> = old.also.iter().map(|cause| cause.function.as_deref()).collect();
+    assert_eq!(others.first(), Some(&Some("vgacon_set_origin")), "{others:?}");
+}
+
+/// Its four lines are the edges of the section, and a reschedule was requested meanwhile: a tick came.
+#[test]
+fn a_tracer_without_functions_shows_no_missing_tick() {
+    let evidence = spike_of(&fixture("real/deactivate_cpu128.txt")).cause.evidence;
+    assert!(!evidence.iter().any(|line| line.contains("no tick came")), "{evidence:?}");
+}

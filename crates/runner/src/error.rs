@@ -108,11 +108,13 @@ pub enum RepeatError {
     OutOfMemory,
 }
 
-/// Whether after this error settings may differ from before: the journal is damaged, or something of a campaign stays.
+/// Whether after this error settings may differ from before: the journal is damaged, or something of a campaign or of a
+/// recording stays.
 pub fn is_not_restored(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(TreatError::Damaged { .. }))
         || matches!(error.downcast_ref(), Some(RunError::Treat(TreatError::Damaged { .. })))
         || matches!(error.downcast_ref(), Some(CampaignError::NotRemoved { .. }))
+        || matches!(error.downcast_ref(), Some(RecordError::LeftBehind(_)))
 }
 
 /// Whether the error, or its source, is a facility that this machine or kernel lacks.
@@ -133,4 +135,15 @@ pub fn is_unavailable(error: &(dyn std::error::Error + 'static)) -> bool {
         || matches!(error.downcast_ref(), Some(RunError::Treat(inner)) if is_unavailable(inner))
         || matches!(error.downcast_ref(), Some(RunError::Repeat(inner)) if is_unavailable(inner))
         || error.source().is_some_and(is_unavailable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_recording_leaves_behind_is_not_restored() {
+        assert!(is_not_restored(&RecordError::LeftBehind("tracefs".to_owned())));
+        assert!(!is_not_restored(&RecordError::Unavailable("no tracefs".to_owned())));
+    }
 }

@@ -3,6 +3,7 @@
 //!
 //! Filled by the readers, used by the explanation. Stacks, functions and stop markers are events.
 
+use std::collections::BTreeSet;
 use whylate_core::CpuId;
 
 /// The facts in addition to the events; absent if the file does not state them.
@@ -30,8 +31,8 @@ pub struct TraceFacts {
     pub lines_skipped: u64,
     /// `#40/21352` in the header: how many entries the text was made of.
     pub entries: Option<u64>,
-    /// The sender left lines out: `...` or `[...]` stands in their place.
-    pub omissions: bool,
+    /// Where the sender left lines out: the offsets of `...` or `[...]` in their place. Later ones of very many are not kept.
+    pub omissions: BTreeSet<u64>,
 }
 
 impl TraceFacts {

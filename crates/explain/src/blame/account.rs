@@ -4,7 +4,7 @@
 //! its CPU, or a thread on another CPU, which may have been late itself.
 
 use crate::blame::label::{Label, Labeller, Need, Phase, Who};
-use crate::blame::piece::STOPPED_LEAST_NS;
+use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
 use crate::find::late::{Late, LateKind};
 use crate::states::States;
 use crate::states::state::{Level, Span, State};
@@ -204,10 +204,44 @@ impl Accountant<'_> {
                 let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
                 // It was entered before the expected moment: the handler ran all the time.
                 let entry = entry.unwrap_or(if running && in_interrupt { from } else { woken });
+                let began = from;
+                let due = (depth > 0).then(|| self.due_of(wake)).flatten();
+                let due = due.filter(|due| *due > from).map(|due| due.min(entry));
+                let from = due.unwrap_or(from);
+                if let Some(due) = due {
+                    self.push(wake.cpu, began, due, self.asleep(who), None);
+                }
                 self.walk(Phase::TimerDue, who, wake.cpu, from, entry);
                 self.walk(Phase::Handling, who, wake.cpu, entry, woken);
             }
         }
+    }
+
+    /// When the timer was due whose interrupt made a wake-up.
+    fn due_of(&self, wake: Wake) -> Option<u64> {
+        let mut armed = self.window.armed.clone();
+        let mut due = None;
+        for event in &self.window.events[..wake.index] {
+            let late_ns = armed.follow(event);
+            if event.cpu == wake.cpu {
+                match event.kind {
+                    EventKind::TimerExpire { .. } => {
+                        due = late_ns.map(|late_ns| event.at_ns.saturating_sub(late_ns));
+                    }
+                    EventKind::TimerExpireExit { .. } | EventKind::VectorExit { .. } => due = None,
+                    _ => {}
+                }
+            }
+        }
+        due
+    }
+
+    /// The thread that is to wake the task sleeps, and its own timer is not due yet.
+    fn asleep(&self, who: Who) -> Label {
+        let known = "the thread that woke the task slept until its own timer was due: nothing was late in that time, or the expected \
+                     moment is wrong";
+        let what = format!("{} sleeps until its timer expires", self.labeller.thread(who.pid));
+        Label { blame: Blame::unattributed_as(known), what, need: None }
     }
 
     /// A thread woke the task: what kept it from doing so earlier.

@@ -5,6 +5,7 @@
 
 use crate::blame::interrupted::InterruptStacks;
 use crate::blame::piece::{Blame, EDGE_MAX_NS, IDLE_EXIT_MAX_NS, STOPPED_LEAST_NS, may_run_before};
+use crate::blame::standstill::ran_at_end;
 use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHOWN, STATED, UNENDED};
 use crate::find::late::LateKind;
 use crate::find::late::PRIORITY_NORMAL;
@@ -217,7 +218,7 @@ impl Labeller<'_> {
         if state.user {
             let reason = "the CPU was in user mode, where interrupts are enabled";
             let what = "user mode, the timer interrupt does not come";
-            return match self.is_virtual {
+            return match self.is_virtual && !ran_at_end(span, self) {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
                 false => late_timer(what, LIKELY, reason),
             };

@@ -11,7 +11,7 @@
 use crate::blame::account::Piece;
 use crate::blame::label::Labeller;
 use crate::blame::piece::Blame;
-use crate::confidence::{CONCLUDED, LIKELY};
+use crate::confidence::{CONCLUDED, LEFT_OVER, LIKELY};
 use crate::states::stacks::PathId;
 use crate::states::state::{Knowledge, Level, Span};
 use crate::vocabulary;
@@ -54,7 +54,7 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
     for piece in
         pieces.iter_mut().filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)))
     {
-        below_hypervisor(piece, labeller);
+        below_hypervisor(piece, &timers, labeller);
     }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
@@ -100,13 +100,16 @@ pub(crate) fn is_virtual(reader: &mut dyn Reader) -> Result<bool, ParseError> {
 
 /// In a virtual machine, time in which no CPU did anything is more likely the hypervisor's than a thread's. A claim from
 /// flags or the order of events is withdrawn, a claim from a function becomes less sure.
-fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
+///
+/// Silence alone does not show that a thread which kept the CPU was stopped: kernel code is silent, too. A timer of the CPU
+/// that was late by the silence shows it.
+fn below_hypervisor(piece: &mut Piece, timers: &LateTimers, labeller: &Labeller<'_>) {
     let by_event = |span: &Span| {
         let state = &span.state;
         state.irqs_off == Knowledge::ByEvent || state.preempt_off == Knowledge::ByEvent
     };
     let Some(span) = piece.detail.span(labeller.states).filter(|span| !by_event(span)) else { return };
-    if !all_silent(piece, labeller) {
+    if ran_at_end(span, labeller) || !all_silent(piece, labeller) {
         return;
     }
     let state = &span.state;
@@ -120,12 +123,26 @@ fn below_hypervisor(piece: &mut Piece, labeller: &Labeller<'_>) {
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }
+    if is_held_back(piece) && !timers.is_late_behind(piece) {
+        piece.blame.confidence = piece.blame.confidence.min(LEFT_OVER);
+        let more = "the function is not recorded; a hypervisor that stops the CPU looks the same, but no timer of the CPU was late by it";
+        piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
+        return;
+    }
     let reason = "no CPU of this virtual machine did anything: this points to the hypervisor, which the trace does not show";
     relabel_one(
         piece,
-        Blame::new(CauseKind::HostStall, CONCLUDED, reason),
+        Blame::new(CauseKind::HostStall, LIKELY, reason),
         "nothing happened on any CPU".to_owned(),
     );
+}
+
+/// Whether the event at the end of a span shows that the CPU ran, in user mode with interrupts on: after a stop, the pending
+/// interrupt comes before anything else.
+pub(crate) fn ran_at_end(span: &Span, labeller: &Labeller<'_>) -> bool {
+    let end = labeller.window.events.get(span.events.1).map(|event| event.kind);
+    span.state.level == Level::Thread
+        && matches!(end, Some(EventKind::PageFault { user: true, .. } | EventKind::SyscallEnter { .. }))
 }
 
 /// Whether all CPUs were silent for most of a piece. One CPU alone shows nothing about the others, and a trace that begins
@@ -160,11 +177,8 @@ fn is_held_back(piece: &Piece) -> bool {
 }
 
 fn interrupts_were_off(piece: &Piece, span: &Span, timers: &LateTimers, labeller: &Labeller<'_>) -> bool {
-    let least = (piece.length() as f64 * PART) as u64;
     let in_kernel = span.state.level == Level::Thread && !takes_interrupts(span, labeller);
-    let timers = || timers.by_cpu.get(&piece.detail.cpu);
-    // The handler is the first event after the pause.
-    in_kernel && timers().is_some_and(|own| own.is_late_behind(piece.from, piece.to, least))
+    in_kernel && timers.is_late_behind(piece)
 }
 
 /// The timers that were late enough to explain a piece.
@@ -197,6 +211,13 @@ impl LateTimers {
         }
         timers.by_cpu.values_mut().for_each(OwnTimers::index);
         timers
+    }
+
+    /// Whether a timer of the CPU was due in a piece and came late by it: its handler is the first event after the silence.
+    fn is_late_behind(&self, piece: &Piece) -> bool {
+        let least = (piece.length() as f64 * PART) as u64;
+        let own = self.by_cpu.get(&piece.detail.cpu);
+        own.is_some_and(|own| own.is_late_behind(piece.from, piece.to, least))
     }
 }
 

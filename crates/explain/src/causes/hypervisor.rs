@@ -3,6 +3,9 @@
 //! In: the spikes of a run with their causes. A hypervisor stops a virtual CPU anywhere, so its stalls are scattered over the
 //! code of the guest; slow code is late at the same place repeatedly. A claim becomes a stall if it is not repeated at its
 //! place and the run has stalls of that length that no guest code explains. Its place becomes evidence.
+//!
+//! A loop that never sleeps feels every stall of its CPU, a timer only those while it waits, and under another load other
+//! code runs. So the stalls that outnumber the claims at a place are those of the same probe, in the run or in the cell.
 
 use crate::confidence::{LIKELY, POSSIBLE};
 use std::collections::BTreeMap;
@@ -38,77 +41,111 @@ fn leaves_to_host((kind, actor, _): &Place) -> bool {
     *kind == CauseKind::IdleExit || actor.as_deref() == Some("local timer")
 }
 
-fn listed(cells: &[CellResult]) -> impl Iterator<Item = &Spike> {
-    cells.iter().flat_map(|cell| cell.probes.iter().flat_map(|probe| &probe.spikes))
+/// The probe of a spike in a list of several probes, without its series.
+fn probe_of(spike: &Spike) -> String {
+    let name = spike.probe.as_deref().unwrap_or_default();
+    name.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// How long a stall or a claim was, and where it was felt.
+struct Felt {
+    cell: usize,
+    probe: String,
+    ns: f64,
 }
 
 /// What a run shows about its hypervisor and its own code.
 #[derive(Default)]
 struct Seen {
-    stalls_ns: Vec<f64>,
-    claims: BTreeMap<Place, Vec<f64>>,
+    stalls: Vec<Felt>,
+    claims: BTreeMap<Place, Vec<Felt>>,
 }
 
 impl Seen {
     fn of(cells: &[CellResult]) -> Self {
         let mut seen = Self::default();
-        for spike in listed(cells) {
-            for cause in std::iter::once(&spike.cause).chain(&spike.also) {
-                let length_ns = length(spike.latency_ns, cause);
-                match place(cause) {
-                    Some(place) => seen.claims.entry(place).or_default().push(length_ns),
-                    None if matches!(cause.kind, CauseKind::Steal | CauseKind::HostStall) => {
-                        seen.stalls_ns.push(length_ns);
+        for (cell, result) in cells.iter().enumerate() {
+            for probe in &result.probes {
+                for spike in &probe.spikes {
+                    for cause in std::iter::once(&spike.cause).chain(&spike.also) {
+                        let ns = length(spike.latency_ns, cause);
+                        seen.take(cause, Felt { cell, probe: probe.probe.clone(), ns });
                     }
-                    None => {}
                 }
             }
         }
         seen
     }
 
-    /// How sure it is that the hypervisor took the time of a claim; `None` if the claim stands.
-    fn stall(&self, place: &Place, length_ns: f64) -> Option<f64> {
-        let as_long = |all: &[f64]| all.iter().filter(|it| **it >= length_ns / 2.0).count();
-        let stalls = as_long(&self.stalls_ns);
-        let claims = self.claims.get(place).map_or(0, |all| as_long(all)).max(1);
+    fn take(&mut self, cause: &Cause, felt: Felt) {
+        match place(cause) {
+            Some(place) => self.claims.entry(place).or_default().push(felt),
+            None if matches!(cause.kind, CauseKind::Steal | CauseKind::HostStall) => self.stalls.push(felt),
+            None => {}
+        }
+    }
+
+    /// The stall that a claim more likely is; `None` if the claim stands.
+    fn stall(&self, place: &Place, claim: &Felt) -> Option<Stall> {
+        let claims_here = self.claims.get(place).map_or(&[][..], Vec::as_slice);
+        let is_long = |felt: &&Felt| felt.ns >= claim.ns / 2.0;
+        let stalls = self.stalls.iter().filter(is_long).count();
+        let claims = claims_here.iter().filter(is_long).count().max(1);
+        let outweighs = |is_of: &dyn Fn(&Felt) -> bool| {
+            let all = claims_here.iter().filter(|felt| is_of(felt) && felt.ns >= LEAST_NS).count();
+            let claims = claims_here.iter().filter(is_long).filter(|felt| is_of(felt)).count();
+            let own = { self.stalls.iter() }.filter(is_long).filter(|felt| is_of(felt));
+            let own = own.filter(|felt| felt.probe == claim.probe).count();
+            // A place that is late often may be late for long now and then.
+            (claims >= REPEATED && own <= STALLS_PER_CLAIM * claims) || (all >= REPEATED && own < claims)
+        };
         let stands = match leaves_to_host(place) {
             true => claims >= REPEATED * stalls.max(1),
-            false => claims >= REPEATED && stalls <= STALLS_PER_CLAIM * claims,
+            false => outweighs(&|_| true) || outweighs(&|felt| felt.cell == claim.cell),
         };
-        (length_ns >= LEAST_NS && stalls > 0 && !stands).then_some(if stalls >= STALLS_LIKELY * claims {
-            LIKELY
-        } else {
-            POSSIBLE
-        })
+        (claim.ns >= LEAST_NS && stalls > 0 && !stands).then_some(Stall { claims, stalls })
     }
+}
+
+/// How many claims and stalls a run has that are at least half as long as a claim.
+struct Stall {
+    claims: usize,
+    stalls: usize,
 }
 
 /// Withdraws claims that are more likely stalls of the hypervisor. Call it on the run of a guest.
 pub(super) fn weigh(cells: &mut [CellResult]) {
     let seen = Seen::of(cells);
-    for cell in cells {
-        let probes = cell.probes.iter_mut().flat_map(|probe| &mut probe.spikes);
-        for spike in probes.chain(&mut cell.spikes) {
+    for (cell, result) in cells.iter_mut().enumerate() {
+        let of_probes = result.probes.iter_mut().flat_map(|probe| {
+            let name = &probe.probe;
+            probe.spikes.iter_mut().map(|spike| (name.clone(), spike))
+        });
+        let of_cell = result.spikes.iter_mut().map(|spike| (probe_of(spike), spike));
+        for (probe, spike) in of_probes.chain(of_cell) {
             let latency_ns = spike.latency_ns;
             for cause in std::iter::once(&mut spike.cause).chain(&mut spike.also) {
-                let length_ns = length(latency_ns, cause);
-                let Some(confidence) = place(cause).and_then(|place| seen.stall(&place, length_ns)) else {
-                    continue;
-                };
-                take_back(cause, confidence);
+                let felt = Felt { cell, probe: probe.clone(), ns: length(latency_ns, cause) };
+                if let Some(stall) = place(cause).and_then(|place| seen.stall(&place, &felt)) {
+                    take_back(cause, &stall);
+                }
             }
         }
     }
 }
 
-fn take_back(cause: &mut Cause, confidence: f64) {
+fn take_back(cause: &mut Cause, stall: &Stall) {
     let actor = cause.actor.take().map(|actor| format!(" {actor}")).unwrap_or_default();
     let function = cause.function.take().map(|function| format!(" in {function}")).unwrap_or_default();
+    let often = match stall.claims {
+        1 => "once".to_owned(),
+        claims => format!("{claims} times"),
+    };
     cause.evidence.push(format!(
-        "found at {}{actor}{function}, but too rarely: the hypervisor causes stalls of this length elsewhere, too",
+        "found at {}{actor}{function}, but only {often}: the hypervisor causes stalls of this length elsewhere, too",
         cause.kind.name()
     ));
+    let confidence = if stall.stalls >= STALLS_LIKELY * stall.claims { LIKELY } else { POSSIBLE };
     (cause.kind, cause.pid, cause.confidence) = (CauseKind::HostStall, None, Some(confidence));
     cause.callers.clear();
 }
@@ -162,6 +199,35 @@ mod tests {
         let stalls = (0..12).map(|nth| spike(CauseKind::Steal, None, 1_000_000 * nth));
         let found = weighed((0..4).map(claim).chain(stalls).collect());
         assert!(found[..4].iter().all(|(kind, _)| *kind == CauseKind::IrqsOff), "{found:?}");
+    }
+
+    #[test]
+    fn a_repeated_place_is_weighed_against_the_stalls_that_its_own_probe_feels() {
+        let claims = (0..6).map(|nth| spike(CauseKind::PreemptOff, Some("copy_page_range"), 300_000 + nth));
+        let stalls = |count| (0..count).map(|nth| spike(CauseKind::HostStall, None, 400_000 + nth));
+        let single = || spike(CauseKind::PreemptOff, Some("process_one_work"), 310_000);
+        let twice = [single(), single()];
+        let stall = spike(CauseKind::HostStall, None, 2_000_000);
+        let long = spike(CauseKind::PreemptOff, Some("copy_page_range"), 1_300_000);
+        let timer: Vec<Spike> = claims.chain(twice).chain([long]).chain(stalls(3)).collect();
+        let probe =
+            |name: &str, spikes| ProbeResult { probe: name.to_owned(), spikes, ..ProbeResult::default() };
+        let copied: Vec<Spike> = { timer.iter() }
+            .map(|spike| Spike { probe: Some("timer".to_owned()), ..spike.clone() })
+            .collect();
+        let mut cells = [CellResult {
+            probes: vec![probe("timer", timer), probe("stall", stalls(60).chain([stall]).collect())],
+            spikes: copied,
+            ..CellResult::default()
+        }];
+        weigh(&mut cells);
+        for spikes in [&cells[0].probes[0].spikes, &cells[0].spikes] {
+            let is_claim = |spike: &&Spike| spike.cause.kind == CauseKind::PreemptOff;
+            assert_eq!(spikes.iter().filter(is_claim).count(), 7, "{spikes:?}");
+            assert!(spikes[..6].iter().all(|spike| is_claim(&spike)));
+            let evidence = &spikes[6].cause.evidence[0];
+            assert!(evidence.contains("only 2 times"), "{evidence}");
+        }
     }
 
     #[test]

@@ -84,7 +84,9 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
             whole(kind, late, CONCLUDED, "the tracer counted noise of this source alone")
         }
         _ => {
-            Cause { confidence: None, evidence: Vec::new(), ..whole(CauseKind::Unattributed, late, 0.0, "") }
+            let unknown = "the table does not say which noise was the largest: record the events osnoise:irq_noise, softirq_noise, \
+                           thread_noise and nmi_noise too (rtla: -e osnoise)";
+            Cause { confidence: None, ..whole(CauseKind::Unattributed, late, 0.0, unknown) }
         }
     };
     of_one(cause, late, &what)

@@ -11,7 +11,11 @@ use crate::find::finder::Seen;
 use crate::stack::{self, Named};
 use crate::time;
 use crate::vocabulary as words;
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use whylate_core::CpuId;
+use whylate_core::figure;
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
 use whylate_trace::event::{Event, EventKind, Symbol};
 use whylate_trace::facts::TraceFacts;
@@ -26,10 +30,15 @@ pub(crate) const BEYOND_NS: u64 = 1_000_000;
 
 /// Lines later than this after the section's start do not show the start.
 const BEGIN_NS: u64 = 2_000;
+/// Other functions below this part of the section are left out, and more of them.
+const OTHER_LEAST: f64 = 0.01;
+const OTHERS_MAX: usize = 8;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
 const STOOD: &str = "interrupts were enabled in the longest time without events, and no tick came: the CPU itself stood still (an access to a device, the firmware, \
                      the host of a virtual machine), or its tick was stopped";
+
+const OMITTED: &str = "the lines were left out";
 
 /// What the lines of the section show.
 #[derive(Default)]
@@ -47,10 +56,28 @@ struct Section {
     timeline: Vec<TimelineSegment>,
     /// The function before the longest silence, and its caller.
     longest: Option<(u64, Named)>,
-    /// Interrupts were enabled in the longest silence.
+    /// Interrupts were enabled in the longest silence, and nothing asked for a reschedule in it, as a tick does.
     longest_is_open: bool,
-    /// Lines were left out, which may explain a silence.
+    lines: u64,
+    /// Lines were left out.
     is_short: bool,
+    /// Their places are not marked, so that they may explain any silence.
+    is_short_anywhere: bool,
+}
+
+/// What a section's time is attributed to.
+struct Found {
+    named: Option<Named>,
+    /// How much of the time is in this function itself; `None` if the whole section is in it.
+    own_ns: Option<u64>,
+    confidence: f64,
+    reason: Cow<'static, str>,
+}
+
+impl Found {
+    fn whole(named: Option<Named>, confidence: f64, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { named, own_ns: None, confidence, reason: reason.into() }
+    }
 }
 
 /// The spike of a section tracer's file; `None` if it is not such a file, or states no latency.
@@ -116,7 +143,12 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
         if section.ended_by.is_some() {
             continue;
         }
-        section.take(event, before.take());
+        let before_it = before.take();
+        let is_omitted = before_it.as_ref().is_some_and(|(before, _)| {
+            let next = reader.info().facts.omissions.range(before.offset..).next();
+            next.is_some_and(|at| *at < event.offset)
+        });
+        section.take(event, before_it, is_omitted);
         match event.kind {
             EventKind::GraphEntry { .. } => entered.push(function),
             EventKind::GraphExit { .. } => {
@@ -137,7 +169,8 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
     }
     section.ended();
     let info = reader.info();
-    section.is_short = info.facts.omissions || info.facts.is_short(info.records);
+    let (is_marked, is_short) = (!info.facts.omissions.is_empty(), info.facts.is_short(info.records));
+    (section.is_short, section.is_short_anywhere) = (is_marked || is_short, !is_marked && is_short);
     Ok(section)
 }
 
@@ -159,19 +192,31 @@ fn culprit(stack: &[String]) -> Option<Named> {
     Some((function.clone(), stack::trimmed(callers)))
 }
 
+/// The times of a damaged file may be of any size.
+fn sum<'s>(segments: impl Iterator<Item = &'s TimelineSegment>) -> u64 {
+    segments.fold(0, |sum, segment| sum.saturating_add(segment.to_ns - segment.from_ns))
+}
+
+fn is_blamable(function: &String) -> bool {
+    culprit(std::slice::from_ref(function)).is_some()
+}
+
 impl Section {
-    /// Takes a line, and the one before it with its function.
-    fn take(&mut self, event: Event, before: Option<(Event, Named)>) {
+    /// Takes a line, and the one before it with its function, between which lines may have been left out.
+    fn take(&mut self, event: Event, before: Option<(Event, Named)>, is_omitted: bool) {
         self.first.get_or_insert(event);
         self.last = Some(event);
+        self.lines += 1;
         let off = event.context.irqs_off;
         (self.irqs_off, self.irqs_on) =
             (self.irqs_off | (off == Some(true)), self.irqs_on | (off == Some(false)));
         let Some((before, named)) = before else { return };
         let length = event.at_ns.saturating_sub(before.at_ns);
-        if self.longest.as_ref().is_none_or(|(longest, _)| length > *longest) {
+        if !is_omitted && self.longest.as_ref().is_none_or(|(longest, _)| length > *longest) {
             self.longest = Some((length, named.clone()));
-            self.longest_is_open = before.context.irqs_off == Some(false) && !before.context.hard_irq;
+            let asked = event.context.need_resched && !before.context.need_resched;
+            self.longest_is_open =
+                before.context.irqs_off == Some(false) && !before.context.hard_irq && !asked;
         }
         if length == 0 || self.timeline.len() >= SEGMENTS_READ_MAX {
             return;
@@ -180,9 +225,13 @@ impl Section {
             from_ns: before.at_ns,
             to_ns: event.at_ns,
             cpu: event.cpu,
-            what: if before.context.hard_irq { "in an interrupt".to_owned() } else { String::new() },
+            what: match (is_omitted, before.context.hard_irq) {
+                (true, _) => OMITTED.to_owned(),
+                (_, true) => "in an interrupt".to_owned(),
+                _ => String::new(),
+            },
             kind: None,
-            function: Some(named.0),
+            function: Some(named.0).filter(|name| !is_omitted && is_blamable(name)),
         });
     }
 
@@ -211,49 +260,117 @@ impl Section {
         self.first.zip(self.last).map_or(0, |(first, last)| time::between(first.at_ns, last.at_ns))
     }
 
+    /// The time in which a function was the last one that a line named.
+    fn own_ns(&self, function: &str) -> u64 {
+        sum(self.timeline.iter().filter(|segment| segment.function.as_deref() == Some(function)))
+    }
+
     /// The function, and how well it is known.
-    fn function(&self, facts: &TraceFacts) -> (Option<Named>, f64, &'static str) {
+    fn function(&self, facts: &TraceFacts) -> Found {
         // The edges of the section and its stack show where it ended; its longest stretch shows where its time went.
         let all_ns = facts.latency_ns.unwrap_or_else(|| self.length_ns());
-        let edges = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned();
-        let edges: Vec<String> = edges.chain(self.stack.clone().map(|(name, _)| name)).collect();
-        // If lines were left out, they may explain the silence, unless its function is called by an edge of the section.
-        let is_near = |callers: &[String]| callers.first().is_some_and(|caller| edges.contains(caller));
-        if let Some((length, (function, callers))) = self.longest.clone()
-            && (!self.is_short || is_near(&callers))
-            && length >= all_ns / 2
-            && culprit(std::slice::from_ref(&function)).is_some()
-        {
+        let ends: Vec<String> = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned().collect();
+        let edges: Vec<String> =
+            ends.iter().cloned().chain(self.stack.clone().map(|(name, _)| name)).collect();
+        let longest = self.longest.clone().filter(|(_, (function, _))| is_blamable(function));
+        // The callers, and those of the outermost one by the stack.
+        let with_stack = |function: &String, callers: Vec<String>| {
             let stack: Vec<String> =
                 self.stack.clone().map(|(first, rest)| [vec![first], rest].concat()).unwrap_or_default();
-            let outermost = callers.last().unwrap_or(&function);
+            let outermost = callers.last().unwrap_or(function);
             let outer = stack.iter().position(|name| name == outermost).map_or(0, |at| at + 1);
-            let is_known = |name: &&String| **name != function && !callers.contains(name);
+            let is_known = |name: &&String| *name != function && !callers.contains(name);
             let outer: Vec<String> = stack[outer..].iter().filter(is_known).cloned().collect();
+            stack::trimmed([callers, outer].concat())
+        };
+        if let Some((length, (function, callers))) = &longest
+            && !self.is_short_anywhere
+            && *length >= all_ns / 2
+        {
             let reason = "the tracer recorded the section; this function was the last one before the longest time without events";
+            let callers = with_stack(function, callers.clone());
+            let named = Some((function.clone(), callers));
             let confidence = if self.is_short { LIKELY } else { CONCLUDED };
-            return (Some((function, stack::trimmed([callers, outer].concat()))), confidence, reason);
+            let own_ns = Some(self.own_ns(function).max(*length).min(all_ns));
+            return Found { named, own_ns, confidence, reason: reason.into() };
+        }
+        // Lines were left out, and those that are there were called by the function in which the section began or ended.
+        if let Some((_, (function, callers))) = &longest
+            && self.is_short
+            && let Some(place) =
+                callers.first().filter(|caller| edges.contains(caller) && is_blamable(caller))
+        {
+            let lines_ns = sum(self.timeline.iter().filter(|segment| segment.what != OMITTED));
+            let reason = format!(
+                "the section began or ended in this function; lines were left out: in the {} that the others cover, \
+                 {function} has {}",
+                figure::nanoseconds(lines_ns),
+                figure::nanoseconds(self.own_ns(function))
+            );
+            let outer = with_stack(place, callers[1..].to_vec());
+            return Found::whole(Some((place.clone(), outer)), LIKELY, reason);
         }
         if let Some(named) = self.stack.clone() {
-            return (Some(named), STATED, "the tracer recorded the section, and the stack at its end");
+            let reason = "the tracer recorded the section, and the stack at its end";
+            return Found::whole(Some(named), STATED, reason);
         }
-        let ends: Vec<String> = [&facts.started_at, &facts.ended_at].into_iter().flatten().cloned().collect();
         if let Some((function, _)) = culprit(&ends) {
             let reason = "the tracer recorded the section, and the functions at its start and end";
-            return (Some((function, Vec::new())), STATED, reason);
+            return Found::whole(Some((function, Vec::new())), STATED, reason);
         }
-        let silence = self.longest.clone().map(|(_, named)| named);
         let is_cut = facts.latency_ns.is_some_and(|ns| self.last.is_some_and(|last| last.at_ns < ns / 2));
-        match silence.filter(|(function, _)| culprit(std::slice::from_ref(function)).is_some()) {
-            Some(named) if is_cut => {
-                let reason = "the trace ends long before the section does: this function was the last one before the longest time without events";
-                (Some(named), POSSIBLE, reason)
-            }
-            Some(named) => {
-                (Some(named), CONCLUDED, "the last function before the longest time without events")
-            }
-            None => (None, SHOWN, "the tracer recorded the section; its functions are not in the file"),
+        let Some((length, named)) = longest else {
+            let reason = "the tracer recorded the section; its functions are not in the file";
+            return Found::whole(None, SHOWN, reason);
+        };
+        let own_ns = self.own_ns(&named.0).max(length).min(all_ns);
+        let (confidence, reason) = match is_cut {
+            true => (
+                POSSIBLE,
+                "the trace ends long before the section does: this function was the last one before the longest time without events",
+            ),
+            false => (CONCLUDED, "the last function before the longest time without events"),
+        };
+        if own_ns < all_ns / 2 {
+            let (function, ns) = (&named.0, figure::nanoseconds(own_ns));
+            let reason = format!(
+                "the tracer recorded the section; the longest time without events is in {function}: {ns}"
+            );
+            return Found::whole(None, confidence, reason);
         }
+        Found { named: Some(named), own_ns: Some(own_ns), confidence, reason: reason.into() }
+    }
+
+    /// The other functions of a section whose time is not all in one, longest first.
+    fn others(&self, main: &Cause, latency_ns: u64) -> Vec<Cause> {
+        let mut times: BTreeMap<&String, u64> = BTreeMap::new();
+        for segment in &self.timeline {
+            let Some(name) = segment.function.as_ref().filter(|name| main.function.as_ref() != Some(name))
+            else {
+                continue;
+            };
+            let time = times.entry(name).or_default();
+            *time = time.saturating_add(segment.to_ns - segment.from_ns);
+        }
+        let share = |ns: u64| ns as f64 / latency_ns.max(1) as f64;
+        let mut others: Vec<Cause> = { times.into_iter() }
+            .filter(|(_, ns)| share(*ns) >= OTHER_LEAST)
+            .map(|(name, ns)| Cause {
+                function: Some(name.clone()),
+                callers: Vec::new(),
+                evidence: Vec::new(),
+                share: Some(share(ns)),
+                ..main.clone()
+            })
+            .collect();
+        others.sort_by(|one, other| other.share.partial_cmp(&one.share).unwrap_or(Ordering::Equal));
+        let mut left = 1.0 - main.share.unwrap_or(1.0);
+        others.retain(|cause| {
+            left -= cause.share.unwrap_or(0.0);
+            left > -1e-9
+        });
+        others.truncate(OTHERS_MAX);
+        others
     }
 }
 
@@ -291,14 +408,16 @@ fn spike(
     } else {
         (actor, pid)
     };
-    let (named, confidence, reason) = section.function(facts);
+    let Found { named, own_ns, confidence, reason } = section.function(facts);
     // The file does not show where the section began: it may have been in an interrupt, or a wake-up.
     let confidence = if began.is_some() { confidence } else { confidence.min(POSSIBLE) };
     // With the tracer of both kinds, only flags show the kind if its own function at the end is missing.
     let by_flags = tracer == "preemptirqsoff" && section.ended_by.is_none();
     let confidence = if by_flags { confidence.min(SHOWN) } else { confidence };
-    let is_silent =
-        section.longest_is_open && section.longest.as_ref().is_some_and(|(ns, _)| *ns > TICK_NS_MAX);
+    // A tracer that shows only the edges of the section records no functions, and so no ticks.
+    let is_silent = section.longest_is_open
+        && section.lines > 2
+        && section.longest.as_ref().is_some_and(|(ns, _)| *ns > TICK_NS_MAX);
     let stood = is_silent.then(|| STOOD.to_owned());
     let (function, callers) = named.unzip();
     // The lines' times count from the section's start, unless the file was made with absolute ones.
@@ -313,9 +432,9 @@ fn spike(
         callers: callers.unwrap_or_default(),
         from_ns: Some(from_ns),
         to_ns: Some(to_ns),
-        share: Some(1.0),
+        share: Some(own_ns.map_or(1.0, |ns| ns as f64 / latency_ns as f64).min(1.0)),
         confidence: Some(confidence),
-        evidence: [reason.to_owned()].into_iter().chain(stood).collect(),
+        evidence: [reason.into_owned()].into_iter().chain(stood).collect(),
         ..Cause::new(kind)
     };
     let is_cut = section.last.is_some_and(|last| last.at_ns < latency_ns / 2);
@@ -331,6 +450,7 @@ fn spike(
         })
     });
     let evidence = evidence.collect();
+    let also = if own_ns.is_some() { section.others(&cause, latency_ns) } else { Vec::new() };
     let segments = std::mem::take(&mut section.timeline);
     ExplainedSpike {
         task: String::new(),
@@ -344,7 +464,7 @@ fn spike(
         expected_error_ns: reader.info().resolution_ns,
         timeline: tiled(segments, &cause, cpu),
         cause,
-        also: Vec::new(),
+        also,
         evidence,
         hwlat: None,
         lost: 0,

@@ -142,10 +142,11 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
              --period, or {RECORD}"
         ));
     }
-    if facts.omissions {
+    if !facts.omissions.is_empty() {
         return Some("lines of the trace were left out and replaced by `...`".to_owned());
     }
-    let measured = subject.late.iter().next().is_some();
+    // A task that was never preempted, or never blocked, has no such moments.
+    let measured = subject.late.iter().next().is_some() || (options.what.is_some() && subject.wakeups > 0);
     (!measured).then(|| format!("the trace does not show a wake-up of the task and its next run: {RECORD}"))
 }
 

@@ -367,6 +367,17 @@ impl<'o> Finder<'o> {
         }
     }
 
+    /// How late a task is at the end of the trace that was woken and has not run since.
+    pub(crate) fn waiting(&self, pid: u32, track: &TaskTrack) -> Option<Late> {
+        let (out, last_ns) = (track.out?, self.seen.last_ns);
+        track.waits_since_ns()?;
+        let timers = self.seen.timer_starts > 0;
+        let late = track.late(pid, out.cpu, last_ns, out, &self.clock, self.options, timers)?;
+        let stops = self.stops.get(out.cpu.0 as usize).copied().unwrap_or_default();
+        let (unstopped, unended) = (stops.none_since(late.expected_ns), true);
+        (late.kind == LateKind::Wakeup).then_some(Late { unstopped, unended, ..late })
+    }
+
     /// `priority` is the task's own.
     fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
         if pid != 0 {

@@ -60,6 +60,8 @@ pub(crate) struct Late {
     pub(crate) since_ns: u64,
     /// The trace shows that the scheduler stopped no real-time thread of the CPU meanwhile.
     pub(crate) unstopped: bool,
+    /// The trace ends before the task runs.
+    pub(crate) unended: bool,
 }
 
 impl Late {
@@ -84,6 +86,7 @@ impl Late {
             kind,
             since_ns: expected_ns,
             unstopped: false,
+            unended: false,
         }
     }
 

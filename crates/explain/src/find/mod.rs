@@ -109,6 +109,12 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     let subject = subject::choose(&finder, options, reader);
     let threshold = answer::threshold(options, &finder, reader.info());
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
+    // Only what the trace shows in full is compared; a wait without an end is better than no answer.
+    let is_late = |late: &Late| late.latency_ns() > threshold.0;
+    let waiting = subject.waiting.filter(|late| is_late(late) && !lates.first().is_some_and(is_late));
+    if let Some(late) = waiting {
+        lates.insert(0, late);
+    }
     let worst = lates.first().map(|late| late.brief(reader));
     lates.extend(subject.blocked.iter().copied());
     lates.extend(answer::stated(&lates, &finder, reader.info()));
@@ -118,7 +124,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     let spikes = if all {
         subject.late.found
     } else {
-        subject.late.iter().filter(|late| late.latency_ns() > threshold.0).count() as u64
+        subject.late.iter().chain(&waiting).filter(|late| late.latency_ns() > threshold.0).count() as u64
     };
     let also_late = answer::also_late(&finder, &subject, options, threshold.0, reader);
     let otherwise = answer::without_spike(&finder, &subject, options, reader);

@@ -1,11 +1,12 @@
 //! The task whose spikes are searched: the named one, or the one that looks like the measured one.
 
 use crate::find::finder::{Finder, Samples};
-use crate::find::late::Largest;
 use crate::find::late::PRIORITY_NORMAL;
+use crate::find::late::{Largest, Late};
 use crate::find::track::TaskTrack;
 use crate::options::{Options, TaskChoice};
 use crate::vocabulary;
+use whylate_core::result::LateWhat;
 use whylate_trace::facts::FactTask;
 use whylate_trace::reader::{Reader, TraceInfo};
 
@@ -37,6 +38,8 @@ pub(crate) struct Subject {
     pub(crate) inferred: u64,
     /// How long one of its threads has been waiting at the end of the trace.
     pub(crate) waits_ns: u64,
+    /// The longest of these waits, as a late moment that did not end.
+    pub(crate) waiting: Option<Late>,
 }
 
 impl Subject {
@@ -53,6 +56,9 @@ impl Subject {
         self.inferred += track.inferred;
         let waits = track.waits_since_ns().map_or(0, |since| finder.seen.last_ns.saturating_sub(since));
         self.waits_ns = self.waits_ns.max(waits);
+        let is_wanted = options.what.is_none_or(|what| what == LateWhat::Wakeup);
+        let both = self.waiting.into_iter().chain(finder.waiting(pid, track).filter(|_| is_wanted));
+        self.waiting = both.max_by_key(Late::latency_ns);
         self.period_ns = self.period_ns.or_else(|| track.rhythm.period_ns());
     }
 }

@@ -36,6 +36,10 @@ pub(crate) fn explain(
         .or_else(|| judged(late, &window, reader, options));
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
+    if late.unended {
+        let more = "the task did not run before the end of the trace: it was late by at least this time";
+        judgement.cause.evidence.push(more.to_owned());
+    }
     let facts = &reader.info().facts;
     let stated =
         || facts.task.as_ref().filter(|task| Some(task.pid) == late.pid).map(|task| task.command.clone());

@@ -85,7 +85,9 @@ pub(crate) fn left_out(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     let is_cut = |latency_ns: u64| seen.last_ns > 0 && seen.last_ns < latency_ns / 2;
     let facts = &info.facts;
     let is_short = facts.latency_ns > Some(0) && facts.is_short(seen.records);
-    let is_so = facts.latency_ns.is_some_and(|latency_ns| facts.omissions || is_short || is_cut(latency_ns));
+    let is_so = facts
+        .latency_ns
+        .is_some_and(|latency_ns| !facts.omissions.is_empty() || is_short || is_cut(latency_ns));
     let text = "lines were left out of the trace: the header states the length of the section, but only the remaining lines show where the time went";
     is_so.then(|| Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace"))
 }

@@ -86,7 +86,7 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     let spike = only_spike(&result);
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Probe, 1_000_000));
     assert_eq!((spike.cause.kind, spike.cause.actor.as_deref()), (CauseKind::Thread, Some("irq/30-plant")));
-    let own = spike.timeline.iter().find(|piece| piece.what.contains("still at work"));
+    let own = spike.timeline.iter().find(|piece| piece.what.contains("still working"));
     assert_eq!(own.map(|piece| (piece.from_ns, piece.to_ns)), Some((3_900_000, 4_000_000)), "{spike:#?}");
     // If the trace shows most of the latency, the probe's value for the rest is used.
     let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
@@ -205,4 +205,71 @@ fn whether_it_was_a_guest_is_known_from_elsewhere() {
     assert_eq!(kind(Some(true)), CauseKind::HostStall);
     assert_ne!(kind(Some(false)), CauseKind::HostStall);
     assert_eq!(kind(None), kind(Some(false)), "no name in it is a guest's");
+}
+
+/// A guest's CPU 1 on which python3 goes on although the task is woken; CPU 0 is silent. The middle has the CPU's own timers.
+fn kept_the_cpu(middle: &str) -> String {
+    format!(
+        "90 0 swapper/0-0 d..h... irq 24 eth0
+         95 0 swapper/0-0 d..h... irqx 24
+         100 1 whylate-7 d...... timer_start 1000
+         110 1 whylate-7 d...2.. switch whylate-7:4 S > python3-9:120
+         1001 1 python3-9 d..h... vec local_timer
+         1002 1 python3-9 d..h... expire 1002
+         1003 1 python3-9 d..h1.. waking whylate-7:4 1
+         1004 1 python3-9 dn.h2.. wakeup whylate-7:4 1
+         1006 1 python3-9 dn.h... vecx local_timer
+         {middle}
+         4024 1 python3-9 d...2.. switch python3-9:120 R > whylate-7:4
+         5000 0 swapper/0-0 d..h... irq 24 eth0
+         5010 0 swapper/0-0 d..h... irqx 24"
+    )
+}
+
+#[test]
+fn a_guest_in_whose_silence_no_timer_was_late_was_not_stopped() {
+    let tick = |due: u64, came: u64| {
+        format!(
+            "1005 1 python3-9 dn.h... timer_start {due} 2 tick_nohz_handler
+             {came} 1 python3-9 dn.h... vec local_timer
+             {came}.5 1 python3-9 dn.h... expire {came} 2 tick_nohz_handler
+             {came}.9 1 python3-9 dn.h... vecx local_timer"
+        )
+    };
+    let cause = |middle: &str, is_virtual| {
+        let moment = KeptMoment { is_virtual: Some(is_virtual), ..MOMENT };
+        only_spike(&explained(&kept_the_cpu(middle), &moment)).cause.clone()
+    };
+    for middle in [tick(2_500, 2_502), String::new()] {
+        let seen = cause(&middle, true);
+        assert_eq!((seen.kind, seen.actor.as_deref()), (CauseKind::PreemptOff, Some("python3")), "{seen:?}");
+        assert!(seen.confidence <= Some(0.5), "{seen:?}");
+        let other = cause(&middle, false);
+        assert_eq!((seen.kind, seen.confidence), (other.kind, other.confidence), "bare metal");
+    }
+    // The tick was due early in the silence, and came only at its end.
+    assert_eq!(cause(&tick(1_500, 3_900), true).kind, CauseKind::HostStall);
+}
+
+#[test]
+fn a_guest_that_takes_page_faults_while_its_timer_is_late_was_not_stopped() {
+    let faults: String =
+        (1..10).map(|at| format!("{} 1 burner-9 ....... fault\n", 1_000 + at * 300)).collect();
+    let lines = format!(
+        "90 0 swapper/0-0 d..h... irq 24 eth0
+         95 0 swapper/0-0 d..h... irqx 24
+         100 1 whylate-7 d...... timer_start 1000
+         110 1 whylate-7 d...2.. switch whylate-7:4 S > burner-9:120
+         {faults}
+         4001 1 burner-9 d..h... vec local_timer
+         4002 1 burner-9 d..h... expire 4002
+         4003 1 burner-9 d..h1.. waking whylate-7:4 1
+         4004 1 burner-9 dn.h2.. wakeup whylate-7:4 1
+         4006 1 burner-9 dn.h... vecx local_timer
+         4024 1 burner-9 d...2.. switch burner-9:120 R > whylate-7:4
+         5000 0 swapper/0-0 d..h... irq 24 eth0
+         5010 0 swapper/0-0 d..h... irqx 24"
+    );
+    let result = explained(&lines, &KeptMoment { is_virtual: Some(true), ..MOMENT });
+    assert_eq!(only_spike(&result).cause.kind, CauseKind::TimerLate, "{result:#?}");
 }

@@ -1,7 +1,9 @@
 //! Causes found via other tasks and other CPUs.
 
 use crate::found::{explained, only};
-use whylate_core::result::CauseKind;
+use crate::script::Script;
+use whylate_core::result::{CauseKind, ExplainAnswer, LateWhat};
+use whylate_explain::{Options, explain};
 
 #[test]
 fn a_waker_that_is_late_is_followed_to_its_cpu() {
@@ -164,4 +166,49 @@ fn a_task_that_is_moved_is_followed() {
     let spike = &result.spikes[0];
     assert_eq!((spike.cpu.0, spike.cause.kind), (2, CauseKind::Migration), "{result:#?}");
     assert_eq!(spike.also[0].actor.as_deref(), Some("hog"));
+}
+
+/// Every trace of a hang ends like this.
+#[test]
+fn a_task_that_waits_at_the_end_of_the_trace_is_late_until_there() {
+    let lines = "
+        100 1 cyclic-7 d...... timer_start 1000
+        110 1 cyclic-7 d...2.. switch cyclic-7:19 S > hog-9:9
+        1001 1 hog-9 d..h... vec local_timer
+        1002 1 hog-9 d..h... expire 1002
+        1003 1 hog-9 d..h1.. waking cyclic-7:19 1
+        1004 1 hog-9 d..h2.. wakeup cyclic-7:19 1
+        1006 1 hog-9 d..h... vecx local_timer
+        3000 1 hog-9 d..h... vec local_timer
+        3010 1 hog-9 d..h... vecx local_timer
+        3012 0 idle-0 d...2.. switch idle-0:120 R > other-8:120";
+    let options = Options { task: Some("cyclic".parse().unwrap()), ..Options::default() };
+    let result = explain(&mut Script::new(lines), &options).unwrap();
+    let (latency, kind, actor, _) = only(&result);
+    assert_eq!((kind, actor), (CauseKind::Thread, "hog"), "{result:#?}");
+    assert!((2000..=2012).contains(&latency), "{latency}");
+    let evidence = &result.spikes[0].cause.evidence;
+    assert!(evidence.iter().any(|line| line.contains("before the end of the trace")), "{evidence:?}");
+}
+
+/// Nothing is missing in the trace: the task has no such moment.
+#[test]
+fn a_task_that_was_never_preempted_has_an_answer() {
+    let lines = "
+        100 1 cyclic-7 d...... timer_start 1000
+        110 1 cyclic-7 d...2.. switch cyclic-7:19 S > hog-9:120
+        1001 1 hog-9 d..h... vec local_timer
+        1002 1 hog-9 d..h... expire 1002
+        1003 1 hog-9 d..h1.. waking cyclic-7:19 1
+        1004 1 hog-9 d..h2.. wakeup cyclic-7:19 1
+        1006 1 hog-9 d..h... vecx local_timer
+        1010 1 hog-9 d...2.. switch hog-9:120 R > cyclic-7:19
+        1020 1 cyclic-7 d...2.. switch cyclic-7:19 S > hog-9:120";
+    let options = Options {
+        task: Some("cyclic".parse().unwrap()),
+        what: Some(LateWhat::Preempted),
+        ..Options::default()
+    };
+    let result = explain(&mut Script::new(lines), &options).unwrap();
+    assert_eq!((result.answer, &result.answer_reason), (ExplainAnswer::None, &None), "{result:#?}");
 }

@@ -18,6 +18,8 @@ use whylate_core::CpuId;
 
 /// Lines in a row that are not trace lines, after which the file counts as damaged: the text of a marker can have a few.
 const STRANGE_LINES_MAX: u64 = 10_000;
+/// Places of omitted lines that are kept.
+const OMISSIONS_MAX: usize = 4096;
 /// Losses whose places are remembered, so that a second reading does not count them again.
 const LOSSES_MAX: usize = 1 << 18;
 /// Losses that wait for the time of the next event, and ends of functions that wait for their time.
@@ -336,8 +338,11 @@ impl Machine {
             self.recognised = true;
             return true;
         }
-        let facts = &mut self.info.facts;
-        facts.omissions |= line.len() >= 3 && line.iter().all(|byte| matches!(byte, b'.' | b'[' | b']'));
+        let omissions = &mut self.info.facts.omissions;
+        let is_one = line.len() >= 3 && line.iter().all(|byte| matches!(byte, b'.' | b'[' | b']'));
+        if is_one && omissions.len() < OMISSIONS_MAX {
+            omissions.insert(offset);
+        }
         line.iter().all(|byte| *byte == b'-')
     }
 
