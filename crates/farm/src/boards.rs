@@ -42,8 +42,12 @@ pub fn boards(rows: &AnswerRows, alarms: Option<&AnswerRows>) -> Vec<FarmBoard> 
     for row in rows.by_name() {
         let [plan, cell, probe] = ["plan", "cell", "probe"].map(|name| row.text(name));
         let key = [row.text("host"), plan.clone(), cell.clone(), probe.clone()];
-        let series =
-            found.entry(key.clone()).or_insert_with(|| FarmSeries { plan, cell, probe, ..FarmSeries::default() });
+        let series = found.entry(key.clone()).or_insert_with(|| FarmSeries {
+            plan,
+            cell,
+            probe,
+            ..FarmSeries::default()
+        });
         let run = run(&row);
         let has_figures = run.quantiles_ns.iter().any(Option::is_some);
         series.leaves_missed_out |= has_figures && row.text("kind") == "recorded";

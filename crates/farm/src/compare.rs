@@ -106,9 +106,7 @@ fn of_series((key, series): ([String; 3], Series)) -> Option<([String; 3], Meta,
     Some((key, found?, series.leaves_missed_out))
 }
 
-fn comparison(
-    ([plan, cell, probe], meta, leaves_missed_out): ([String; 3], Meta, bool),
-) -> FarmComparison {
+fn comparison(([plan, cell, probe], meta, leaves_missed_out): ([String; 3], Meta, bool)) -> FarmComparison {
     let effect = |it: BoardEffect| FarmEffect {
         host: it.name,
         runs: [it.runs.0, it.runs.1],

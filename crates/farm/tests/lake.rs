@@ -192,8 +192,8 @@ fn a_run_that_was_continued_replaces_its_earlier_part() {
         let made = Made { name: Some("nightly-slot"), night, state, ..Made::default() };
         make(&folder.path().join(part), &made)
     };
-    let [part, whole] =
-        [("part", RunState::Interrupted), ("whole", RunState::Complete)].map(|(name, state)| run(name, 1, state));
+    let [part, whole] = [("part", RunState::Interrupted), ("whole", RunState::Complete)]
+        .map(|(name, state)| run(name, 1, state));
     let first = lake.push(&part, &Push::default()).unwrap();
     assert!(first.mismatches.iter().any(|line| line.starts_with("state: ")), "{first:?}");
     let other = run("other", 2, RunState::Complete);

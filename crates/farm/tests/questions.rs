@@ -75,7 +75,10 @@ fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
             let notes = words("note");
             assert_eq!(&notes[..2], ["no limit yet: 1 of 14 runs", "no limit yet: 2 of 14 runs"], "{rows:?}");
             let has_limit = |row: &Vec<Value>| row[column("limit_ns")].is_number();
-            assert!(rows.rows.iter().zip(&notes).all(|(row, note)| has_limit(row) == note.is_empty()), "{rows:?}");
+            assert!(
+                rows.rows.iter().zip(&notes).all(|(row, note)| has_limit(row) == note.is_empty()),
+                "{rows:?}"
+            );
         }
         "regressions" => {
             assert!(words("host").iter().all(|host| *host == "b"), "{rows:?}");
@@ -157,7 +160,9 @@ fn a_newest_run_that_failed_or_is_not_what_was_asked_for_is_an_alarm_whatever_it
     let sql = |name: &str| library().iter().find(|it| it.name == name).unwrap().sql;
     let Some(found) = answers(Engine::DuckDb, &lake, &[sql("alarms"), sql("incomplete")]) else { return };
     let words = |rows: &AnswerRows, count: usize| -> Vec<String> {
-        let row = |row: &Vec<Value>| row[..count].iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(" ");
+        let row = |row: &Vec<Value>| {
+            row[..count].iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
         rows.rows.iter().map(row).collect()
     };
     assert_eq!(words(&found[0], 2), ["incomplete b", "incomplete c", "limit a", "limit b"], "{found:?}");
@@ -177,7 +182,9 @@ fn a_lake_has_the_corrected_quantiles_of_a_report() {
     lake.push(&run, &Push::default()).unwrap();
     let sql = |name: &str| library().iter().find(|it| it.name == name).unwrap().sql;
     let history = history_of("a").unwrap();
-    let Some(found) = answers(Engine::DuckDb, &lake, &[sql("quantiles"), sql("boards"), &history]) else { return };
+    let Some(found) = answers(Engine::DuckDb, &lake, &[sql("quantiles"), sql("boards"), &history]) else {
+        return;
+    };
     let result = assemble(&Reader::open(&run).unwrap()).unwrap();
     let idle = result.cells.iter().find(|cell| cell.name == "idle").unwrap();
     let cpus = || idle.probes.iter().flat_map(|probe| &probe.cpus);
@@ -204,7 +211,8 @@ fn a_lake_has_the_corrected_quantiles_of_a_report() {
 /// A run that an earlier version pushed has no corrected quantiles: then none of its series is shown with them.
 #[test]
 fn a_series_with_a_run_of_an_earlier_version_leaves_missed_periods_out_and_says_so() {
-    let columns = ["host", "plan", "run", "cell", "probe", "p999_ns", "p999_recorded_ns", "kind", "teaching_runs"];
+    let columns =
+        ["host", "plan", "run", "cell", "probe", "p999_ns", "p999_recorded_ns", "kind", "teaching_runs"];
     let rows = |kinds: [&str; 2]| {
         let row = |(number, kind): (u64, &str)| {
             let corrected = if kind == "recorded" { 7 } else { 900 };

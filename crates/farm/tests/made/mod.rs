@@ -82,7 +82,15 @@ pub(crate) struct Made<'a> {
 
 impl Default for Made<'_> {
     fn default() -> Self {
-        Self { name: None, plan: PLAN, host: "a", kernel: "6.12", night: 0, scale: 2000, state: RunState::Complete }
+        Self {
+            name: None,
+            plan: PLAN,
+            host: "a",
+            kernel: "6.12",
+            night: 0,
+            scale: 2000,
+            state: RunState::Complete,
+        }
     }
 }
 

@@ -186,8 +186,9 @@ fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
     };
     // A few ratios are read as they are.
     let depth = if found.too_few_boards { Depth::Main } else { Depth::Folded };
-    let figures =
-        Section::new("", "The ratio of each board").depth(depth).with(of_boards(&boards, found.too_few_boards));
+    let figures = Section::new("", "The ratio of each board")
+        .depth(depth)
+        .with(of_boards(&boards, found.too_few_boards));
     let section = Section::new("", format!("Boards: {}", name(found)));
     section.with(Block::note(line)).with(forest).with(figures).with_all(left_out).unless_empty().pop()
 }

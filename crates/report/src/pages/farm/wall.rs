@@ -2,7 +2,7 @@
 
 use super::{FarmAnswer, LEFT_OUT, about, age, sentence, shortened, state};
 use crate::pictures::{Card, Cards, Strip};
-use crate::section::{Block, Page, Section, Tone};
+use crate::section::{Block, Page, Section};
 use crate::words::counted;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
