@@ -1,9 +1,10 @@
--- Current problems: boards above the limits set by their own runs, silent boards, missing probes, less watched time
--- `level`: 5 of the newest 8 runs are above the limit set by the board's own runs. `silent`: no run for three times as
--- long as usual, and for an hour. `incomplete`: the newest run does not meet the request. `probe`: the newest run lacks a series that all of
+-- Current problems: failed and incomplete runs, boards above the limits set by their own runs, silent boards, missing probes, less watched time
+-- `limit`: the newest run has a latency above its limit, or missed a deadline (`fail`). `level`: 5 of the newest 8 runs are above the limit set by the board's own runs. `silent`: no run for three times as
+-- long as usual, and for an hour. `incomplete`: the newest run does not meet the request, whatever its verdict. `regression`: a
+-- change of `regressions` to more than 1.1 times, within the newest 60 runs, that the newest 5 runs still show. `probe`: the newest run lacks a series that all of
 -- the 5 runs before had. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
 WITH placed AS (
-    SELECT host, plan, run, verdict, mismatches, started_s, coalesce(watched_ns, 0) AS watched_ns,
+    SELECT host, plan, run, verdict, reason, mismatches, limit_ns, max_ns, started_s, coalesce(watched_ns, 0) AS watched_ns,
         row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age
     FROM runs
 ),
@@ -40,7 +41,17 @@ found AS (
     SELECT 'incomplete' AS alarm, host, plan, mismatches AS what, CASE WHEN age <> 1 THEN 0.0 END AS measured,
         CASE WHEN age <> 1 THEN 0.0 END AS allowed, run
     FROM placed
-    WHERE age = 1 AND verdict = 'incomplete'
+    WHERE age = 1 AND (verdict = 'incomplete' OR coalesce(mismatches, '') <> '')
+    UNION ALL
+    SELECT 'limit' AS alarm, host, plan, reason AS what, CAST(max_ns AS DOUBLE) AS measured,
+        CAST(limit_ns AS DOUBLE) AS allowed, run
+    FROM placed
+    WHERE age = 1 AND verdict = 'fail'
+    UNION ALL
+    SELECT 'regression' AS alarm, host, plan, concat(cell, ' ', probe) AS what, newest_factor AS measured, 1.1 AS allowed,
+        first_run_after AS run
+    FROM level_changes
+    WHERE factor > 1.1 AND newest_factor > 1.1 AND runs_after <= 60
     UNION ALL
     SELECT 'probe' AS alarm, s.host AS host, s.plan AS plan, concat(s.cell, ' ', s.probe, ' CPU ', CAST(s.cpu AS VARCHAR(10))) AS what,
         0.0 AS measured, 5.0 AS allowed, b.newest_run AS run

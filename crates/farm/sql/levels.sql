@@ -1,4 +1,6 @@
 -- The 0.999 quantile of each run, the limit set by the board's own earlier runs, and how many of 8 runs were above it
-SELECT host, plan, cell, probe, run, started_s, figure_ns, limit_ns, above_of_8
+-- `note` says how many runs a limit needs that is not there yet. `kind`: `corrected` figures count missed periods, `recorded` ones
+-- do not (an earlier version pushed some of the runs).
+SELECT host, plan, cell, probe, run, started_s, figure_ns, limit_ns, above_of_8, kind, note
 FROM levels
 ORDER BY host, plan, cell, probe, started_s, run

@@ -13,13 +13,21 @@ use whylate_stats::changes;
 const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, \
     r.started_s AS started_s, r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, \
     r.verdict AS verdict, r.mismatches AS mismatches, r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
-    q.probe AS probe, max(CASE WHEN q.quantile = 0.5 THEN q.value_ns END) AS p50_ns, \
-    max(CASE WHEN q.quantile = 0.99 THEN q.value_ns END) AS p99_ns, \
-    max(CASE WHEN q.quantile = 0.999 THEN q.value_ns END) AS p999_ns, \
-    max(CASE WHEN q.quantile = 0.9999 THEN q.value_ns END) AS p9999_ns \
+    q.probe AS probe, max(CASE WHEN q.quantile = 0.5 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p50_ns, \
+    max(CASE WHEN q.quantile = 0.99 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p99_ns, \
+    max(CASE WHEN q.quantile = 0.999 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p999_ns, \
+    max(CASE WHEN q.quantile = 0.9999 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p9999_ns, \
+    max(CASE WHEN q.quantile = 0.5 THEN q.value_ns END) AS p50_recorded_ns, \
+    max(CASE WHEN q.quantile = 0.99 THEN q.value_ns END) AS p99_recorded_ns, \
+    max(CASE WHEN q.quantile = 0.999 THEN q.value_ns END) AS p999_recorded_ns, \
+    max(CASE WHEN q.quantile = 0.9999 THEN q.value_ns END) AS p9999_recorded_ns, \
+    CASE WHEN count(q.corrected_ns) = count(*) THEN 'corrected' ELSE 'recorded' END AS kind \
     FROM runs AS r LEFT JOIN quantiles AS q ON r.host = q.host AND r.run = q.run WHERE r.host = ";
 const HISTORY_END: &str = " GROUP BY r.host, r.plan, r.run, r.started_at, r.started_s, r.kernel, r.architecture, \
     r.processor, r.verdict, r.mismatches, r.labels, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
+
+/// The columns of quantiles that leave missed periods out.
+const RECORDED: [&str; 4] = ["p50_recorded_ns", "p99_recorded_ns", "p999_recorded_ns", "p9999_recorded_ns"];
 
 /// The statement for all runs of a board. `None` for a name that `push` never gives a machine: such a name never
 /// becomes part of a statement.
@@ -30,12 +38,29 @@ pub fn history_of(host: &str) -> Option<String> {
 /// The boards in an answer to `boards` or [`history_of`], by name, with their alarms from the answer to `alarms`.
 pub fn boards(rows: &AnswerRows, alarms: Option<&AnswerRows>) -> Vec<FarmBoard> {
     let mut found: BTreeMap<[String; 4], FarmSeries> = BTreeMap::new();
+    let mut recorded: BTreeMap<[String; 4], Vec<[Option<u64>; 4]>> = BTreeMap::new();
     for row in rows.by_name() {
         let [plan, cell, probe] = ["plan", "cell", "probe"].map(|name| row.text(name));
         let key = [row.text("host"), plan.clone(), cell.clone(), probe.clone()];
-        let series =
-            found.entry(key).or_insert_with(|| FarmSeries { plan, cell, probe, ..FarmSeries::default() });
-        series.runs.push(run(&row));
+        let series = found.entry(key.clone()).or_insert_with(|| FarmSeries {
+            plan,
+            cell,
+            probe,
+            ..FarmSeries::default()
+        });
+        let run = run(&row);
+        let has_figures = run.quantiles_ns.iter().any(Option::is_some);
+        series.leaves_missed_out |= has_figures && row.text("kind") == "recorded";
+        series.teaching_runs = row.count("teaching_runs");
+        series.runs.push(run);
+        recorded.entry(key).or_default().push(RECORDED.map(|name| row.count(name)));
+    }
+    // A change of the kind of figure would look like a change of the board.
+    for (key, series) in found.iter_mut().filter(|(_, series)| series.leaves_missed_out) {
+        let figures = recorded.remove(key).unwrap_or_default();
+        for (run, figures) in series.runs.iter_mut().zip(figures) {
+            run.quantiles_ns = figures;
+        }
     }
     for row in alarms.into_iter().flat_map(AnswerRows::by_name) {
         let is_of = |key: &[String; 4]| key[0] == row.text("host") && key[1] == row.text("plan");

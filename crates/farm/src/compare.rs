@@ -8,7 +8,7 @@ use whylate_stats::meta::{Board, BoardEffect, Meta, conclude, meta, meta_apart};
 
 /// The figure of each complete run, for [`compare_groups`].
 pub const FIGURES: &str = "SELECT l.plan AS plan, l.cell AS cell, l.probe AS probe, l.host AS host, r.kernel AS kernel, \
-    l.figure_ns AS figure_ns, r.started_at AS started_at, r.verdict AS verdict, r.labels AS labels \
+    l.figure_ns AS figure_ns, l.recorded_ns AS recorded_ns, l.kind AS kind, r.started_at AS started_at, r.verdict AS verdict, r.labels AS labels \
     FROM levels AS l JOIN runs AS r ON l.host = r.host AND l.run = r.run \
     ORDER BY plan, cell, probe, host, r.started_s, r.run";
 
@@ -46,9 +46,11 @@ pub fn compare_groups(
     second: &RunGroup,
     margin: f64,
 ) -> Vec<FarmComparison> {
-    let mut series: BTreeMap<[String; 3], BTreeMap<String, Board>> = BTreeMap::new();
+    let mut series: BTreeMap<[String; 3], Series> = BTreeMap::new();
     for row in rows.by_name() {
         let Some(figure) = row.number("figure_ns") else { continue };
+        let recorded = row.number("recorded_ns").unwrap_or(figure);
+        let is_recorded = row.text("kind") == "recorded";
         let run = RunSummary {
             path: String::new(),
             plan: row.text("plan"),
@@ -62,17 +64,20 @@ pub fn compare_groups(
             tags: row.words("labels"),
             note: None,
         };
-        let of_series = series.entry([run.plan.clone(), row.text("cell"), row.text("probe")]);
-        let board = of_series.or_default().entry(run.host.clone());
-        let board = board.or_insert_with(|| Board { name: run.host.clone(), ..Board::default() });
-        match (first.has(&run), second.has(&run)) {
-            (true, false) => board.first.push(figure),
-            (false, true) => board.second.push(figure),
-            _ => {}
+        let (is_first, is_second) = (first.has(&run), second.has(&run));
+        let of_series = series.entry([run.plan.clone(), row.text("cell"), row.text("probe")]).or_default();
+        let board = Board { name: run.host.clone(), ..Board::default() };
+        let both = of_series.boards.entry(run.host.clone()).or_insert([board.clone(), board]);
+        if is_first == is_second {
+            continue;
+        }
+        of_series.leaves_missed_out |= is_recorded;
+        for (board, figure) in both.iter_mut().zip([figure, recorded]) {
+            if is_first { &mut board.first } else { &mut board.second }.push(figure);
         }
     }
-    let mut found: Vec<([String; 3], Meta)> = series.into_iter().filter_map(of_series).collect();
-    conclude(found.iter_mut().map(|(_, meta)| meta), margin);
+    let mut found: Vec<([String; 3], Meta, bool)> = series.into_iter().filter_map(of_series).collect();
+    conclude(found.iter_mut().map(|(_, meta, _)| meta), margin);
     found.into_iter().map(comparison).collect()
 }
 
@@ -82,16 +87,26 @@ pub fn kernels(rows: &AnswerRows) -> Vec<String> {
     all.into_iter().collect()
 }
 
-fn of_series((key, boards): ([String; 3], BTreeMap<String, Board>)) -> Option<([String; 3], Meta)> {
-    let boards: Vec<Board> = boards.into_values().collect();
+/// The runs of a cell and probe of a plan.
+#[derive(Default)]
+struct Series {
+    /// Each board with figures that count missed periods where that is known, and with those that never do.
+    boards: BTreeMap<String, [Board; 2]>,
+    /// Whether a run has only the latter: a change of the kind of figure is no difference between the groups.
+    leaves_missed_out: bool,
+}
+
+fn of_series((key, series): ([String; 3], Series)) -> Option<([String; 3], Meta, bool)> {
+    let kind = usize::from(series.leaves_missed_out);
+    let boards: Vec<Board> = series.boards.into_values().map(|both| both[kind].clone()).collect();
     let has_both = |it: &&Board| !it.first.is_empty() && !it.second.is_empty();
     let both: Vec<Board> = boards.iter().filter(has_both).cloned().collect();
     // A board that ran only one of them can be compared only with other boards.
     let found = if both.is_empty() { meta_apart(&boards) } else { meta(&both) };
-    Some((key, found?))
+    Some((key, found?, series.leaves_missed_out))
 }
 
-fn comparison(([plan, cell, probe], meta): ([String; 3], Meta)) -> FarmComparison {
+fn comparison(([plan, cell, probe], meta, leaves_missed_out): ([String; 3], Meta, bool)) -> FarmComparison {
     let effect = |it: BoardEffect| FarmEffect {
         host: it.name,
         runs: [it.runs.0, it.runs.1],
@@ -111,6 +126,8 @@ fn comparison(([plan, cell, probe], meta): ([String; 3], Meta)) -> FarmCompariso
         p_value: meta.p_value,
         heterogeneity: meta.heterogeneity,
         spread: meta.spread,
+        too_few_boards: meta.apart.is_none() && meta.boards.len() < FarmComparison::BOARDS_MIN,
+        leaves_missed_out,
         boards: meta.boards.into_iter().map(effect).collect(),
         left_out: meta.left_out,
         apart: meta.apart,
@@ -154,6 +171,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert!((found[0].ratio - 1.2).abs() < 0.01 && found[0].outcome == Outcome::Worse, "{found:?}");
         assert_eq!((found[0].boards.len(), found[0].left_out.len()), (4, 0));
+        assert!(found[0].too_few_boards, "four boards do not show that one of them differs");
         assert_eq!(compare("6.6", "6.18"), []);
         // The same by terms; runs in both groups count for neither.
         assert_eq!(compare("kernel<6.18", "kernel>=6.18 kernel<7"), found);

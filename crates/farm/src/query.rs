@@ -35,6 +35,7 @@ questions!(
     "bounds",
     "labels",
     "causes",
+    "actors",
     "treatments",
     "quantiles",
 );
@@ -47,6 +48,11 @@ const TABLES: [&str; 8] =
 
 /// The tables with rows of the noise-floor check, which reports leave out.
 const OF_PROBES: [&str; 4] = ["intervals", "histograms", "spikes", "causes"];
+
+/// The table that has a column more than in a lake of an earlier version, and all its columns for Spark.
+const GREW: &str = "quantiles";
+const GREW_TO: &str = "run STRING, cell STRING, probe STRING, cpu INT, quantile DOUBLE, value_ns BIGINT, \
+    corrected_ns BIGINT, host STRING, month STRING";
 
 /// The rows of a table that a question sees; `source` has all its rows.
 fn rows_of(table: &str, source: &str) -> String {
@@ -176,7 +182,10 @@ impl Sources<'_> {
             }
         };
         let months = read(&format!("'{place}/merged/table={table}/**/*.parquet'"));
-        let all = self.joined(&loose, &months, " UNION ALL BY NAME ");
+        let mut all = self.joined(&loose, &months, " UNION ALL BY NAME ");
+        if table == GREW {
+            all += " UNION ALL BY NAME SELECT CAST(NULL AS BIGINT) AS corrected_ns WHERE 1 = 0";
+        }
         vec![format!("CREATE VIEW {table} AS {}", rows_of(table, &format!("({all})")))]
     }
 
@@ -184,8 +193,10 @@ impl Sources<'_> {
     fn of_spark(&self, table: &str) -> Vec<String> {
         let place = self.place.replacen("s3://", "s3a://", 1);
         let view = |name: &str, of: &str| format!("CREATE OR REPLACE TEMPORARY VIEW {name} {of}");
-        let loose = format!("USING parquet OPTIONS (path '{place}/table={table}')");
-        let months = format!("USING parquet OPTIONS (path '{place}/merged/table={table}')");
+        // Spark takes the columns from one of the files, which may lack some.
+        let columns = if table == GREW { format!("({GREW_TO}) ") } else { String::new() };
+        let loose = format!("{columns}USING parquet OPTIONS (path '{place}/table={table}')");
+        let months = format!("{columns}USING parquet OPTIONS (path '{place}/merged/table={table}')");
         let (of_runs, of_months) = (format!("{table}_of_runs"), format!("{table}_of_months"));
         let mut all = Vec::new();
         all.extend(self.layout.has_months.then(|| view(&of_months, &months)));
@@ -321,6 +332,11 @@ mod tests {
         assert_eq!(begins, ["runs", "quantiles", "levels", "FROM"]);
         let spark = statements(Engine::Spark, "s3://b/farm", "SELECT 1 FROM runs").unwrap();
         assert!(spark[1].contains("'s3a://b/farm/table=runs'"), "{}", spark[1]);
+        // Files of an earlier version have no `corrected_ns`.
+        for engine in [Engine::DuckDb, Engine::Spark] {
+            let all = statements(engine, "/srv/lake", "SELECT 1 FROM quantiles").unwrap();
+            assert!(all.iter().any(|it| it.contains("corrected_ns")), "{all:?}");
+        }
         assert!(statements(Engine::DuckDb, "/a'b", "SELECT 1").is_err());
         for (question, said) in [
             ("", "no SQL statement"),

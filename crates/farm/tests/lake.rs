@@ -2,13 +2,14 @@
 
 mod made;
 
-use made::{ENGINES, PLAN, answers, files, is_same, make_lake, make_run};
+use made::{ENGINES, Made, PLAN, answers, files, is_same, make, make_lake, make_run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use whylate_core::Plan;
 use whylate_core::plan::Source;
+use whylate_core::result::RunState;
 use whylate_farm::{AnswerRows, Asked, Engine, FarmError, Lake, Push, library};
 use whylate_testing::{Need, skip};
 
@@ -180,6 +181,31 @@ fn the_next_push_completes_one_that_was_interrupted_anywhere() {
         assert_eq!(files(&place), objects, "cut after {kept} objects");
         assert_eq!(lake.push(&run, &Push::default()).unwrap().objects, 0);
     }
+}
+
+/// A job that is started again continues its run: it replaces the part that is in the lake, and nothing else does.
+#[test]
+fn a_run_that_was_continued_replaces_its_earlier_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    let run = |part: &str, night: u64, state: RunState| {
+        let made = Made { name: Some("nightly-slot"), night, state, ..Made::default() };
+        make(&folder.path().join(part), &made)
+    };
+    let [part, whole] = [("part", RunState::Interrupted), ("whole", RunState::Complete)]
+        .map(|(name, state)| run(name, 1, state));
+    let first = lake.push(&part, &Push::default()).unwrap();
+    assert!(first.mismatches.iter().any(|line| line.starts_with("state: ")), "{first:?}");
+    let other = run("other", 2, RunState::Complete);
+    let said = lake.push(&other, &Push::default()).unwrap_err().to_string();
+    assert!(said.contains("--replace"), "another run of the same name: {said}");
+    // An interrupted push of the part is no obstacle either.
+    std::fs::remove_file(folder.path().join("lake/runs/a/nightly-slot/manifest.json")).unwrap();
+    let second = lake.push(&whole, &Push::default()).unwrap();
+    assert!(second.objects > 0 && second.mismatches.is_empty(), "{second:?}");
+    lake.check(&second.run).unwrap();
+    assert_eq!(lake.push(&whole, &Push::default()).unwrap().objects, 0);
+    assert!(lake.push(&part, &Push::default()).is_err(), "a complete run stays");
 }
 
 /// A run in a lake, and the objects there.

@@ -6,14 +6,15 @@
 
 mod made;
 
-use made::{ENGINES, answer, answers, is_same, make_lake, make_run};
+use made::{ENGINES, Made, PLAN, answer, answers, is_same, make, make_lake, make_run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use whylate_core::plan::Statistic;
+use whylate_core::quantity::CORRECTED;
 use whylate_core::result::CauseKind;
-use whylate_farm::{AnswerRows, Engine, Lake, Push, history_of, library};
+use whylate_farm::{AnswerRows, Asked, Engine, Lake, Push, history_of, library};
 use whylate_store::{Reader, assemble};
 use whylate_testing::{Need, skip};
 
@@ -62,12 +63,22 @@ fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
                 "level b",
                 "probe a",
                 "probe a",
+                "regression b",
+                "regression b",
                 "silent c",
             ];
             assert_eq!(found, planted.map(|it| it.split_once(' ').unwrap()), "{rows:?}");
         }
         "levels" => {
             assert_eq!(words("host").iter().filter(|host| **host == "c").count(), 0, "incomplete: {rows:?}");
+            assert!(words("kind").iter().all(|kind| *kind == "corrected"), "{rows:?}");
+            let notes = words("note");
+            assert_eq!(&notes[..2], ["no limit yet: 1 of 14 runs", "no limit yet: 2 of 14 runs"], "{rows:?}");
+            let has_limit = |row: &Vec<Value>| row[column("limit_ns")].is_number();
+            assert!(
+                rows.rows.iter().zip(&notes).all(|(row, note)| has_limit(row) == note.is_empty()),
+                "{rows:?}"
+            );
         }
         "regressions" => {
             assert!(words("host").iter().all(|host| *host == "b"), "{rows:?}");
@@ -89,6 +100,13 @@ fn of_question(name: &str, rows: &AnswerRows, runs: &[PathBuf]) {
             assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}");
             let spikes: u64 = rows.rows.iter().map(|row| row[column("spikes")].as_u64().unwrap()).sum();
             assert_eq!(spikes, spikes_of(runs), "as many as the reports of the runs have");
+        }
+        "actors" => {
+            let hosts = words("host");
+            assert!(["a", "b", "c"].iter().all(|host| hosts.contains(host)), "{rows:?}");
+            assert!(words("actor").iter().all(|actor| *actor == "irq/45-nvkm"), "{rows:?}");
+            let run_counts = rows.rows.iter().map(|row| row[column("run_count")].as_u64().unwrap());
+            assert!(run_counts.max() == Some(5), "the newest five runs: {rows:?}");
         }
         "treatments" => assert!(words("treatment").iter().all(|kind| *kind == "governor"), "{rows:?}"),
         "quantiles" => assert_eq!(quantiles(rows), quantiles_of(runs)),
@@ -125,6 +143,96 @@ fn of_boards(rows: &AnswerRows) {
     assert_eq!((newest.name.as_str(), newest.kernel.as_str()), ("night-023", "7.2.0-rt"));
     let [p50, p99, p999, _] = newest.quantiles_ns;
     assert!(p50 < p99 && p99 < p999 && p50.is_some() && newest.max_ns >= p999, "{newest:?}");
+}
+
+/// A failed run is an alarm, and so is one that does not meet the request: one run may be both.
+#[test]
+fn a_newest_run_that_failed_or_is_not_what_was_asked_for_is_an_alarm_whatever_its_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    let strict = PLAN.replace("limit = \"1ms\"", "limit = \"1us\"");
+    let asked = Push { asked: Asked { kernel: Some("9".to_owned()), ..Asked::default() }, ..Push::default() };
+    let runs = [("a", &strict, &Push::default()), ("b", &strict, &asked), ("c", &PLAN.to_owned(), &asked)];
+    for (host, plan, push) in runs {
+        lake.push(&make(folder.path(), &Made { host, plan, ..Made::default() }), push).unwrap();
+    }
+    lake.push(&make(folder.path(), &Made { host: "d", ..Made::default() }), &Push::default()).unwrap();
+    let sql = |name: &str| library().iter().find(|it| it.name == name).unwrap().sql;
+    let Some(found) = answers(Engine::DuckDb, &lake, &[sql("alarms"), sql("incomplete")]) else { return };
+    let words = |rows: &AnswerRows, count: usize| -> Vec<String> {
+        let row = |row: &Vec<Value>| {
+            row[..count].iter().map(|it| it.as_str().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        rows.rows.iter().map(row).collect()
+    };
+    assert_eq!(words(&found[0], 2), ["incomplete b", "incomplete c", "limit a", "limit b"], "{found:?}");
+    assert!(words(&found[0], 4)[2].contains("above the limit of 1.00 us"), "{found:?}");
+    assert_eq!(found[0].rows[2][5].as_u64(), Some(1000), "{found:?}");
+    assert_eq!(words(&found[1], 1), ["b", "c"], "{found:?}");
+}
+
+/// Missed periods count in a lake as in a report.
+#[test]
+fn a_lake_has_the_corrected_quantiles_of_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    // Shorter than many of the latencies.
+    let plan = PLAN.replace("100ms", "10us");
+    let run = make(folder.path(), &Made { plan: &plan, ..Made::default() });
+    lake.push(&run, &Push::default()).unwrap();
+    let sql = |name: &str| library().iter().find(|it| it.name == name).unwrap().sql;
+    let history = history_of("a").unwrap();
+    let Some(found) = answers(Engine::DuckDb, &lake, &[sql("quantiles"), sql("boards"), &history]) else {
+        return;
+    };
+    let result = assemble(&Reader::open(&run).unwrap()).unwrap();
+    let idle = result.cells.iter().find(|cell| cell.name == "idle").unwrap();
+    let cpus = || idle.probes.iter().flat_map(|probe| &probe.cpus);
+    let corrected: Vec<u64> = cpus().map(|cpu| cpu.get(CORRECTED).unwrap().p999_ns).collect();
+    let recorded: Vec<u64> = cpus().map(|cpu| cpu.quantiles.unwrap().p999_ns).collect();
+    assert_ne!(corrected, recorded, "planted");
+    let column = |rows: &AnswerRows, name: &str| rows.columns.iter().position(|it| it == name).unwrap();
+    let rows = &found[0];
+    let [cell, quantile, value, with_missed] =
+        ["cell", "quantile", "value_ns", "corrected_ns"].map(|it| column(rows, it));
+    let of_p999 = |at: usize| -> Vec<u64> {
+        let is = |row: &&Vec<Value>| row[cell] == "idle" && row[quantile].as_f64() == Some(0.999);
+        rows.rows.iter().filter(is).map(|row| row[at].as_u64().unwrap()).collect()
+    };
+    assert_eq!((of_p999(with_missed), of_p999(value)), (corrected.clone(), recorded));
+    for rows in &found[1..] {
+        let boards = whylate_farm::boards(rows, None);
+        let series = boards[0].series.iter().find(|it| it.cell == "idle").unwrap();
+        let shown = series.runs[0].quantiles_ns[2];
+        assert_eq!((shown, series.leaves_missed_out), (corrected.iter().max().copied(), false), "{series:?}");
+    }
+}
+
+/// A run that an earlier version pushed has no corrected quantiles: then none of its series is shown with them.
+#[test]
+fn a_series_with_a_run_of_an_earlier_version_leaves_missed_periods_out_and_says_so() {
+    let columns =
+        ["host", "plan", "run", "cell", "probe", "p999_ns", "p999_recorded_ns", "kind", "teaching_runs"];
+    let rows = |kinds: [&str; 2]| {
+        let row = |(number, kind): (u64, &str)| {
+            let corrected = if kind == "recorded" { 7 } else { 900 };
+            let words = ["a", "nightly", &format!("night-{number}"), "idle", "timer"].map(Value::from);
+            words.into_iter().chain([corrected.into(), 7.into(), kind.into(), 2.into()]).collect()
+        };
+        let rows = [1, 2].into_iter().zip(kinds).map(row).collect();
+        AnswerRows { columns: columns.map(str::to_owned).to_vec(), rows, ..AnswerRows::default() }
+    };
+    for (kinds, shown, leaves_out) in [
+        (["corrected", "corrected"], 900, false),
+        (["recorded", "corrected"], 7, true),
+        (["recorded", "recorded"], 7, true),
+    ] {
+        let boards = whylate_farm::boards(&rows(kinds), None);
+        let series = &boards[0].series[0];
+        assert_eq!(series.leaves_missed_out, leaves_out, "{kinds:?}");
+        assert!(series.runs.iter().all(|run| run.quantiles_ns[2] == Some(shown)), "{kinds:?}: {series:?}");
+        assert_eq!(series.without_limit().as_deref(), Some("no learnt limit yet: 2 of 14 runs"));
+    }
 }
 
 /// A board's history equals its runs, with the planted change.

@@ -185,7 +185,7 @@ pub(crate) async fn wall(
         let frame = shown_farm.frame(Some(form_of_wall(&boards, &asked)), &shown_place);
         let all = boards.len();
         boards.retain(|board| {
-            (asked.alarming.is_none() || board.series.iter().any(|series| !series.alarms.is_empty()))
+            (asked.alarming.is_none() || board.needs_attention())
                 && board.series.iter().any(|series| search.matches(&summary(board, series)))
         });
         let address = |host: &str| format!("{WALL}/board/{}", encoded(host));

@@ -165,7 +165,10 @@ fn the_wall_has_a_card_for_each_board_and_those_with_alarms_come_first() {
     );
     assert_eq!(page.matches("<circle").count(), 1, "one run was above its limit");
 
-    assert!(get(address, "/farm?alarming=1").1.contains("2 of 3 boards"));
+    let (_, alarming) = get(address, "/farm?alarming=1");
+    assert!(alarming.contains("/farm/board/late"), "its newest run failed: {alarming}");
+    assert!(get(address, "/farm?alarming=1&q=verdict%3Dpass").1.contains("2 of 3 boards"));
+    assert!(get(address, "/farm?alarming=1&q=host%3Dlate").1.contains("1 of 3 boards"));
     assert!(get(address, "/farm?q=verdict%3Dfail").1.contains("1 of 3 boards"));
     assert!(get(address, "/farm?q=silent").1.contains("/farm/board/quiet"));
     assert!(page.contains("<option>rack</option>") && page.contains("<option>soc</option>"), "{page}");
@@ -226,6 +229,7 @@ fn two_groups_are_compared_by_the_rules_of_verdicts() {
     assert_harmless(&page);
     assert!(page.contains("7.2 against 6.12") && page.contains("heterogeneity"), "{page}");
     assert!(page.contains("3 boards") && says("late-runs", &page) && page.contains("2.00 ×"), "{page}");
+    assert!(!page.contains("No board disagrees") && says("boards-too-few", &page), "{page}");
     let (_, page) =
         get(address, "/farm/compare?first=kernel%3C7+host%3Dlate&second=kernel%3E%3D7+host%3Dquiet");
     assert!(page.contains("NOTHING TO COMPARE"), "one board of each group says nothing: {page}");

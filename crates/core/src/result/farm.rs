@@ -11,6 +11,16 @@ pub struct FarmBoard {
     pub series: Vec<FarmSeries>,
 }
 
+impl FarmBoard {
+    /// Whether it has an alarm, or a newest run that failed or is not what was asked for.
+    pub fn needs_attention(&self) -> bool {
+        let is_bad = |run: &FarmRun| {
+            matches!(run.verdict, Some(Verdict::Fail | Verdict::Incomplete)) || !run.mismatches.is_empty()
+        };
+        self.series.iter().any(|series| !series.alarms.is_empty() || series.runs.last().is_some_and(is_bad))
+    }
+}
+
 /// One cell and probe of a plan on one machine, over its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmSeries {
@@ -23,6 +33,22 @@ pub struct FarmSeries {
     pub runs: Vec<FarmRun>,
     /// What is wrong with the plan on this machine now.
     pub alarms: Vec<FarmAlarm>,
+    /// The quantiles leave missed periods out, those of all runs: an earlier version pushed at least one of them, which has
+    /// no others.
+    pub leaves_missed_out: bool,
+    /// The runs from which limits are learnt; absent if the answer does not say.
+    pub teaching_runs: Option<u64>,
+}
+
+impl FarmSeries {
+    /// The number of such runs with which a board gets its first limit.
+    pub const RUNS_TO_LIMIT: u64 = 14;
+
+    /// What a board without a limit of its own still needs: it can have no alarm about its level.
+    pub fn without_limit(&self) -> Option<String> {
+        let runs = self.teaching_runs.filter(|runs| *runs < Self::RUNS_TO_LIMIT)?;
+        Some(format!("no learnt limit yet: {runs} of {} runs", Self::RUNS_TO_LIMIT))
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +68,8 @@ pub struct FarmRun {
     pub limit_ns: Option<u64>,
     /// The largest latency in any cell.
     pub max_ns: Option<u64>,
-    /// The [`FarmRun::QUANTILES`] of the series, of the CPU with the largest one.
+    /// The [`FarmRun::QUANTILES`] of the series, of the CPU with the largest one; with missed periods, unless
+    /// [`FarmSeries::leaves_missed_out`].
     pub quantiles_ns: [Option<u64>; 4],
 }
 
@@ -54,7 +81,7 @@ impl FarmRun {
 /// Something that is wrong with a machine: a row of the question `alarms`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmAlarm {
-    /// `level`, `silent`, `incomplete`, `probe` or `exposure`.
+    /// `limit`, `level`, `regression`, `silent`, `incomplete`, `probe` or `exposure`.
     pub kind: String,
     pub what: String,
     /// What was measured, in the unit of the kind.
@@ -87,8 +114,18 @@ pub struct FarmComparison {
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
+    /// Whether they are too few to tell that one of them differs from the others: none then `disagrees`, which shows nothing.
+    pub too_few_boards: bool,
+    /// Whether the figures leave missed periods out, because an earlier version pushed some of the runs.
+    pub leaves_missed_out: bool,
     /// How many machines of either group were compared with each other; absent if each is compared with itself.
     pub apart: Option<(usize, usize)>,
+}
+
+impl FarmComparison {
+    /// With fewer machines the others show too little of how much machines differ: one of four is only told apart if it is
+    /// ten times their spread away.
+    pub const BOARDS_MIN: usize = 5;
 }
 
 /// What one machine shows.

@@ -32,6 +32,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use whylate_core::result::RunState;
 
 /// `format` of a manifest.
 const FORMAT: &str = "whylate.lake-run/1";
@@ -114,6 +115,12 @@ pub struct LakeLayout {
 struct Claim {
     content: String,
     whylate_version: String,
+    /// When the run began, and its state: a later push of the same run, continued, replaces one that is not complete.
+    /// Absent in a lake of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    started_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<RunState>,
 }
 
 impl Lake {

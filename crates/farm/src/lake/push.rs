@@ -14,7 +14,7 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
-use whylate_core::result::RunResult;
+use whylate_core::result::{RunResult, RunState};
 use whylate_store::{Folder, LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables};
 
 /// Larger objects are sent in parts of this size.
@@ -63,7 +63,7 @@ fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
 
 impl Lake {
     /// Brings a run into the lake. An interrupted push continues where it stopped; a run that is in the lake already
-    /// stays unchanged.
+    /// stays unchanged, and one that was continued since replaces its earlier part.
     ///
     /// # Errors
     /// [`FarmError::Refused`], [`FarmError::BadHost`], [`FarmError::OtherMismatches`]; [`FarmError::IsMerged`];
@@ -103,7 +103,14 @@ impl Lake {
             merged: None,
             objects: Vec::new(),
         };
-        let pushed = self.runtime.block_on(self.bring(&run, &month, tables, (packed, manifest), how.replace));
+        let claim = Claim {
+            content: manifest.content.clone(),
+            whylate_version: manifest.whylate_version.clone(),
+            started_at: Some(info.started_at.clone()),
+            state: Some(info.state),
+        };
+        let brought = self.bring(&run, &month, tables, (packed, manifest, claim), how.replace);
+        let pushed = self.runtime.block_on(brought);
         let (objects, bytes) = pushed?;
         Ok(Pushed { run, objects, bytes, mismatches: differs })
     }
@@ -113,11 +120,10 @@ impl Lake {
         run: &LakeRun,
         month: &str,
         tables: Vec<LakeTable>,
-        (packed, mut manifest): (archive::Packed, Manifest),
+        (packed, mut manifest, claim): (archive::Packed, Manifest, Claim),
         replace: bool,
     ) -> Result<(usize, u64), FarmError> {
-        let claim =
-            Claim { content: manifest.content.clone(), whylate_version: manifest.whylate_version.clone() };
+        let replace = replace || self.is_continued(run, &claim).await?;
         if replace {
             self.withdraw(run).await?;
         }
@@ -172,6 +178,17 @@ impl Lake {
             self.put(&object.name, table.bytes, PutMode::Overwrite).await?;
         }
         Ok((object, !is_there))
+    }
+
+    /// Whether the lake has an earlier part of the same run: a job that is started again continues its run, which no
+    /// one replaces by hand.
+    async fn is_continued(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
+        let Some(found) = self.read(&run.object(CLAIM)).await? else { return Ok(false) };
+        // One that cannot be read is an error when the name is claimed.
+        let Ok(found) = serde_json::from_slice::<Claim>(&found) else { return Ok(false) };
+        let is_same_run = found.started_at.is_some() && found.started_at == claim.started_at;
+        let was_complete = found.state.is_none_or(|state| state == RunState::Complete);
+        Ok(found.content != claim.content && is_same_run && !was_complete)
     }
 
     /// Records the content that the run's name stands for, or finds that it stands for the same; returns whether the

@@ -77,11 +77,20 @@ pub(crate) struct Made<'a> {
     pub(crate) night: u64,
     /// How late it is.
     pub(crate) scale: u64,
+    pub(crate) state: RunState,
 }
 
 impl Default for Made<'_> {
     fn default() -> Self {
-        Self { name: None, plan: PLAN, host: "a", kernel: "6.12", night: 0, scale: 2000 }
+        Self {
+            name: None,
+            plan: PLAN,
+            host: "a",
+            kernel: "6.12",
+            night: 0,
+            scale: 2000,
+            state: RunState::Complete,
+        }
     }
 }
 
@@ -152,7 +161,7 @@ pub(crate) fn make(folder: &Path, made: &Made<'_>) -> PathBuf {
             void: false,
         });
     }
-    info.state = RunState::Complete;
+    info.state = made.state;
     info.restored = Some(true);
     directory.seal(&info).unwrap();
     drop(directory);

@@ -94,7 +94,10 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
     let rows = asked.answer_aloud(FIGURES)?;
     let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
     if found.is_empty() {
-        bail!("no board has {RUNS_MIN} complete runs in each group (`{first}` and `{second}`)");
+        bail!(
+            "no board has {RUNS_MIN} complete runs in each group (`{first}` and `{second}`); groups of different boards need \
+             two boards each with {RUNS_MIN} runs"
+        );
     }
     if arguments.json {
         let format = "whylate.farm-compare/1";
@@ -143,9 +146,19 @@ fn paragraph(found: &FarmComparison) -> String {
             100.0 * found.heterogeneity
         ),
     };
-    for board in found.boards.iter().filter(|board| board.disagrees) {
+    if found.too_few_boards && found.boards.len() > 1 {
+        text += &format!(
+            "    too few boards to tell whether one differs from the others: at least {} are needed\n",
+            FarmComparison::BOARDS_MIN
+        );
+    }
+    for board in &found.boards {
         let (low, high) = (board.ratio_low, board.ratio_high);
-        text += &format!("    disagrees: {}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
+        let disagrees = if board.disagrees { "disagrees: " } else { "" };
+        text += &format!("    {disagrees}{}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
+    }
+    if found.leaves_missed_out {
+        text += "    missed periods left out: an earlier version pushed some of the runs\n";
     }
     if !found.left_out.is_empty() {
         text += &format!("    left out, with fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));

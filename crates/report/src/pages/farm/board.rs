@@ -11,6 +11,10 @@ use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 /// The most runs that have a row, the newest first.
 const ROWS_MAX: usize = 200;
 
+const MEANING: &str = "for each run, the figure of its worst CPU over all repeats";
+const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats; missed periods left out: an \
+    earlier version pushed at least one of the runs, without figures that count them";
+
 /// A board with all its series, and the requested series.
 pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {
     let mut page = answer.page(board.host.clone());
@@ -27,7 +31,13 @@ pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer)
         match series {
             Some(series) if !series.points.is_empty() => {
                 let (picture, figures) = course(series, None);
-                let picture = picture.meaning("for each run, the figure of its worst CPU over all repeats");
+                let leaves_out = board.series.iter().any(|it| {
+                    it.leaves_missed_out
+                        && it.plan == series.plan
+                        && it.cell == series.cell
+                        && series.statistic.starts_with(&format!("{} ", it.probe))
+                });
+                let picture = picture.meaning(if leaves_out { MEANING_WITHOUT_MISSED } else { MEANING });
                 let all = Section::new("figures", "The figure of each run").depth(Depth::Folded);
                 picture.with(all.with(figures))
             }

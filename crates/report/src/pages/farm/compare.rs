@@ -1,6 +1,6 @@
 //! Two groups of runs over all boards: the verdict, and the boards that disagree.
 
-use super::{FarmAnswer, shortened};
+use super::{FarmAnswer, LEFT_OUT, shortened};
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Tone, Verdict};
@@ -52,7 +52,13 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
         single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
-    page.sections.push(section.with(Block::note(heterogeneity)));
+    let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
+        Block::note(format!(
+            "p99.9 with {LEFT_OUT}, in: {}. An earlier version pushed some of these runs, without figures that count them.",
+            found.iter().filter(|it| it.leaves_missed_out).map(name).collect::<Vec<_>>().join(", ")
+        ))
+    });
+    page.sections.push(section.with(Block::note(heterogeneity)).with_all(left_out));
     page.sections.extend(found.iter().flat_map(|it| boards(it, groups.margin)));
     page
 }
@@ -128,7 +134,12 @@ fn table(found: &[FarmComparison]) -> Table {
             Cell { tone: reading.tone, ..format!("{} {}", reading.sign, reading.word).into() },
             probability(it.p_value).into(),
             number(it).into(),
-            within(disagree.to_string()).into(),
+            within(if it.too_few_boards && disagree == 0 {
+                "too few boards".to_owned()
+            } else {
+                disagree.to_string()
+            })
+            .into(),
             within(share(it.heterogeneity)).into(),
             within(format!("{} ×", times(it.spread))).into(),
         ])
@@ -161,18 +172,28 @@ fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
     });
     let disagree = boards.iter().filter(|board| board.disagrees).count();
     let line = match disagree {
+        0 if found.too_few_boards => format!(
+            "{} are too few to tell whether one board differs from the others: at least {} boards are \
+             needed. Compare the ratios of the boards below.",
+            counted(boards.len(), "board"),
+            FarmComparison::BOARDS_MIN
+        ),
         0 => "No board disagrees with the other boards.".to_owned(),
         count => format!(
             "{} with the other boards.",
             if count == 1 { "1 board disagrees".to_owned() } else { format!("{count} boards disagree") }
         ),
     };
-    let figures = Section::new("", "The ratio of each board").depth(Depth::Folded).with(of_boards(&boards));
+    // A few ratios are read as they are.
+    let depth = if found.too_few_boards { Depth::Main } else { Depth::Folded };
+    let figures = Section::new("", "The ratio of each board")
+        .depth(depth)
+        .with(of_boards(&boards, found.too_few_boards));
     let section = Section::new("", format!("Boards: {}", name(found)));
     section.with(Block::note(line)).with(forest).with(figures).with_all(left_out).unless_empty().pop()
 }
 
-fn of_boards(boards: &[&FarmEffect]) -> Table {
+fn of_boards(boards: &[&FarmEffect], too_few: bool) -> Table {
     let columns = vec![
         Column::text("board"),
         Column::number("runs before"),
@@ -183,12 +204,17 @@ fn of_boards(boards: &[&FarmEffect]) -> Table {
     let row = |board: &&FarmEffect| {
         let reading = Reading::of_board(board.disagrees);
         let ends = [board.ratio, board.ratio_low, board.ratio_high].map(times);
+        let disagrees = match (board.disagrees, too_few) {
+            (true, _) => "yes",
+            (false, true) => "too few boards to tell",
+            (false, false) => "no",
+        };
         Row::of::<Cell>([
             shortened(&board.host).into(),
             board.runs[0].to_string().into(),
             board.runs[1].to_string().into(),
             format!("{} × ({} to {})", ends[0], ends[1], ends[2]).into(),
-            Cell { tone: reading.tone, ..if board.disagrees { "yes" } else { "no" }.into() },
+            Cell { tone: reading.tone, ..disagrees.into() },
         ])
     };
     Table::new(columns, boards.iter().map(row).collect())

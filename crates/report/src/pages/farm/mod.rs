@@ -12,6 +12,9 @@ use crate::section::{Page, Tone};
 use whylate_core::figure::nanoseconds_f64;
 use whylate_core::result::{FarmAlarm, FarmRun, Verdict};
 
+/// The remark on quantiles of recorded samples.
+const LEFT_OUT: &str = "missed periods left out";
+
 /// Texts of a lake may have any length.
 const TEXT_MAX: usize = 200;
 
@@ -83,6 +86,10 @@ fn sentence(alarm: &FarmAlarm) -> String {
         ),
         ("silent", Some((measured, allowed))) => {
             format!("silent: no run for {}; a pause of {} at most is usual", days(measured), days(allowed))
+        }
+        ("limit", _) => format!("the newest run failed: {what}"),
+        ("regression", Some((factor, _))) => {
+            format!("{what}: p99.9 of the newest 5 runs is {factor:.2} times p99.9 before the change")
         }
         ("incomplete", _) => format!("the newest run differs from what was requested: {what}"),
         ("probe", _) => format!("{what} is not in the newest run"),

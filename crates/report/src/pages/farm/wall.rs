@@ -1,8 +1,8 @@
 //! The wall: a card for each board; boards that need attention come first.
 
-use super::{FarmAnswer, about, age, sentence, shortened, state};
+use super::{FarmAnswer, LEFT_OUT, about, age, sentence, shortened, state};
 use crate::pictures::{Card, Cards, Strip};
-use crate::section::{Block, Page, Section, Tone};
+use crate::section::{Block, Page, Section};
 use crate::words::counted;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ pub fn wall(
     let mut boards: Vec<&FarmBoard> = boards.iter().collect();
     boards.sort_by_key(|board| Reverse((alarms(board), is_failed(board))));
     let (bad, others): (Vec<&FarmBoard>, Vec<&FarmBoard>) =
-        boards.iter().partition(|board| alarms(board) > 0 || is_failed(board));
+        boards.iter().partition(|board| board.needs_attention());
     let range = range(&boards);
     let cards = |boards: &[&FarmBoard]| {
         let cards = boards.iter().map(|board| card(board, answer.now_s, address(&board.host)));
@@ -99,7 +99,7 @@ fn card(board: &FarmBoard, now_s: u64, address: String) -> Card {
         sign,
         state: word,
         tone,
-        is_alarming: !alarms.is_empty() || tone == Tone::Bad,
+        is_alarming: board.needs_attention(),
         when: run.map(|run| age(run, now_s)).unwrap_or_default(),
         moment: run.map(|run| run.started_at.clone()).unwrap_or_default(),
         about: run.map(about).unwrap_or_default().join(" · "),
@@ -119,15 +119,20 @@ fn strip(series: &FarmSeries) -> Strip {
     let figures = figures
         .into_iter()
         .filter_map(|(name, values)| Some(format!("{name} {}", nanoseconds(last(values)?))));
-    let figures = figures.collect::<Vec<_>>().join(", ");
+    let mut figures = figures.collect::<Vec<_>>().join(", ");
+    if series.leaves_missed_out && !figures.is_empty() {
+        figures += &format!(" ({LEFT_OUT})");
+    }
     let runs = counted(series.runs.len(), "run");
     let tails = p999.iter().flatten();
     let course =
         tails.clone().min().zip(tails.max()).map(|(low, high)| {
             format!("; p99.9 from {} to {} in {runs}", nanoseconds(*low), nanoseconds(*high))
         });
+    let caption = if cell.is_empty() { plan.clone() } else { format!("{plan}: {cell} {probe}") };
+    let without_limit = series.without_limit().map(|text| format!("; {text}")).unwrap_or_default();
     Strip {
-        caption: if cell.is_empty() { plan.clone() } else { format!("{plan}: {cell} {probe}") },
+        caption: format!("{caption}{without_limit}"),
         label: format!("{plan} {cell} {probe}: {figures}{}", course.unwrap_or_default()),
         figures,
         lines: [p50, p99, p999, largest],
@@ -162,5 +167,26 @@ mod tests {
         let one = "1 board without an alarm";
         let groups = ["no rack", "rack=1", "rack=2"].map(|group| format!("{group}: {one}"));
         assert_eq!(titles("rack")[1..], groups);
+    }
+
+    #[test]
+    fn a_card_says_what_its_figures_leave_out_and_that_no_limit_is_learnt() {
+        let run = FarmRun { quantiles_ns: [Some(5); 4], ..FarmRun::default() };
+        let mut series = FarmSeries {
+            plan: "nightly".to_owned(),
+            cell: "idle".to_owned(),
+            probe: "timer".to_owned(),
+            runs: vec![run],
+            leaves_missed_out: true,
+            teaching_runs: Some(9),
+            ..FarmSeries::default()
+        };
+        let old = strip(&series);
+        assert!(old.figures.ends_with(&format!("({LEFT_OUT})")), "{}", old.figures);
+        assert_eq!(old.caption, "nightly: idle timer; no learnt limit yet: 9 of 14 runs");
+        (series.leaves_missed_out, series.teaching_runs) = (false, Some(14));
+        let new = strip(&series);
+        assert!(!new.figures.contains(LEFT_OUT), "{}", new.figures);
+        assert_eq!(new.caption, "nightly: idle timer");
     }
 }
