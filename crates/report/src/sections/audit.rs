@@ -144,6 +144,6 @@ mod tests {
         let text = text(vec![thread("control", 80, vec![allowed])]);
         assert!(!text.contains(AuditKind::Yield.what()) && text.contains("1 findings"), "{text}");
         let none = ProbeResult { probe: "task".to_owned(), ..ProbeResult::default() };
-        assert!(section(&none, None).is_empty(), "there was no audit");
+        assert!(section(&none, None, false).is_empty(), "there was no audit");
     }
 }
