@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_sleep_until_a_moment_of_the_monotonic_clock_is_no_finding() {
-        let host = HostRoot::new("/nonexistent");
+        let host = HostRoot::at("/nonexistent");
         let of = |clock: u32, flags: u32| {
             judge(&host, 1, Sysno::clock_nanosleep as u32, flags << 16 | clock).map(|it| it.0)
         };

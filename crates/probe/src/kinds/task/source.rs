@@ -116,8 +116,8 @@ impl Source {
     /// The activations since the last call whose end was not seen.
     pub(super) fn cuts(&mut self) -> Vec<Cut> {
         match self {
-            Self::Kernel(watch, _) => watch.cuts(),
-            Self::Own(watch, _) => watch.cuts(),
+            Self::Kernel(watch, ..) => watch.cuts(),
+            Self::Own(watch, ..) => watch.cuts(),
         }
     }
 
