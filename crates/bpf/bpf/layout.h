@@ -591,7 +591,7 @@ struct stretch {
 			s32 stack_bytes;
 			u32 is_in_kernel;
 		};
-		/* Of TASK_AUDITED: the same stack, and where the program called the library that made the call; 0: not known. */
+		/* TASK_AUDITED has the same stack, and where the program called the library that made the call; 0: not known. */
 		struct {
 			u64 audited_stack[AUDIT_DEPTH];
 			u64 audited_caller;
@@ -641,7 +641,7 @@ struct stretch {
 			u32 previous;
 			s32 previous_prio;
 			s32 waker_prio;
-			/* Of TASK_GONE: threads of its process that do not exit yet; -1: not known. */
+			/* Only in TASK_GONE: threads of its process that do not exit yet; -1: not known. */
 			s32 threads_left;
 			bool is_runnable;
 			/* Which budget was used up when it left the CPU, and when it was woken: enum budget. */

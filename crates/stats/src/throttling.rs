@@ -362,7 +362,7 @@ mod tests {
                 "sched_rt_runtime_us 950000",
                 "fair server",
                 "7 involuntary",
-                "5 such gaps",
+                "5 gaps",
             ];
             for part in parts {
                 assert!(evidence.contains(part), "`{part}` is missing in {evidence}");

@@ -183,7 +183,7 @@ pub(crate) struct RawStretch {
     pub(crate) previous: u32,
     pub(crate) previous_prio: i32,
     pub(crate) waker_prio: i32,
-    /// Of [`TaskEvent::Gone`]: threads of its process that do not exit yet; -1: not known.
+    /// Only for [`TaskEvent::Gone`]: threads of its process that do not exit yet; -1: not known.
     pub(crate) threads_left: i32,
     pub(crate) is_runnable: u8,
     /// Which budget was used up when it left the CPU, and when it was woken: 0 none, 1 its group's quota, 2 its runtime of

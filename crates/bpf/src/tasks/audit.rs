@@ -29,7 +29,7 @@ const FUNCTIONS_MAX: usize = 4;
 
 type KeyBytes = [u8; size_of::<RawAuditKey>()];
 type CountBytes = [u8; size_of::<RawAuditCount>()];
-/// Thread, kind, system call, object.
+/// AuditedThread, kind, system call, object.
 type Identity = (u32, AuditKind, Option<String>, Option<String>);
 
 /// System calls that are audited, and what they are. Those that take a file descriptor are judged by the file.
@@ -125,7 +125,7 @@ enum Slept {
 }
 
 #[derive(Default)]
-struct Thread {
+struct AuditedThread {
     process: u32,
     /// When it first ran with its class of priority; whether its start is over.
     since_ns: u64,
@@ -153,7 +153,7 @@ struct Found {
 pub(super) struct Audit {
     /// Threads that were there before the watch.
     present: BTreeSet<u32>,
-    threads: BTreeMap<u32, Thread>,
+    threads: BTreeMap<u32, AuditedThread>,
     found: BTreeMap<Identity, Found>,
     /// The counts of the kernel when findings were last taken.
     before: BTreeMap<RawAuditKey, RawAuditCount>,
@@ -214,11 +214,11 @@ impl Audit {
     fn stretch(&mut self, object: &mut Object, raw: &RawStretch) {
         let was_present = self.present.contains(&raw.thread);
         let is_real_time = raw.prio < ORDINARY_PRIO;
-        let thread = self.threads.entry(raw.thread).or_insert_with(|| Thread {
+        let thread = self.threads.entry(raw.thread).or_insert_with(|| AuditedThread {
             since_ns: raw.end_ns,
             is_real_time,
             is_settled: was_present,
-            ..Thread::default()
+            ..AuditedThread::default()
         });
         thread.process = raw.process;
         if thread.is_real_time != is_real_time && !thread.is_settled {
@@ -251,8 +251,8 @@ impl Audit {
         if let Some((at_ns, Slept::Page)) = slept.filter(|_| is_woken) {
             seen.push((AuditKind::MajorFault, None, 1, woken_after(at_ns)));
         }
-        let by_thread = matches!(raw.waker_kind, Waker::Thread | Waker::Sender) && raw.waker != 0;
-        // Of ordinary threads the niceness decides nothing.
+        let by_thread = matches!(raw.waker_kind, Waker::AuditedThread | Waker::Sender) && raw.waker != 0;
+        // The niceness of ordinary threads decides nothing.
         if is_woken && is_real_time && by_thread && raw.waker_prio > raw.prio {
             let waker = Some(raw.waker_command.text());
             match slept {
@@ -318,7 +318,7 @@ impl Audit {
         }
         let processes: BTreeSet<u32> = self.threads.values().map(|thread| thread.process).collect();
         for process in &processes {
-            // Of one that is gone the last look counts.
+            // The last look counts for one that is gone.
             if let Some(is_locked) = is_locked(host, *process) {
                 self.locked.insert(*process, is_locked);
             }

@@ -211,7 +211,7 @@ impl AuditRecord {
 
 /// The findings about the threads that an audit is for.
 #[derive(Debug, Default)]
-pub struct Audit<'r> {
+pub struct AuditFindings<'r> {
     /// Each with its thread.
     pub findings: Vec<(&'r str, &'r AuditRecord)>,
     /// Ordinary threads that are left out, since others are real-time threads.
@@ -219,7 +219,7 @@ pub struct Audit<'r> {
 }
 
 /// What the audit of a probe found; `None` if it had no audit. If real-time threads were watched, ordinary ones are not audited.
-pub fn audited(probe: &ProbeResult) -> Option<Audit<'_>> {
+pub fn audited(probe: &ProbeResult) -> Option<AuditFindings<'_>> {
     let is_real_time = |cpu: &CpuResult| cpu.quantities.of(TASK).is_some_and(|task| task.priority > 0);
     let has_real_time = probe.cpus.iter().any(is_real_time);
     let all = || probe.cpus.iter().filter_map(|cpu| Some((cpu, cpu.quantities.of(AUDIT)?)));
@@ -228,7 +228,7 @@ pub fn audited(probe: &ProbeResult) -> Option<Audit<'_>> {
         .filter(|(cpu, _)| is_meant(cpu))
         .flat_map(|(cpu, found)| found.iter().map(|one| (cpu.series.as_deref().unwrap_or_default(), one)));
     let left_out = all().filter(|(cpu, _)| !is_meant(cpu)).count();
-    all().next().is_some().then(|| Audit { findings: findings.collect(), left_out })
+    all().next().is_some().then(|| AuditFindings { findings: findings.collect(), left_out })
 }
 
 impl Default for AuditRecord {

@@ -123,7 +123,7 @@ pub struct FarmComparison {
 }
 
 impl FarmComparison {
-    /// With fewer machines the others show too little of how much machines differ: one of four is only told apart if it is
+    /// With fewer machines the others show too little of how much machines differ: one of four is only distinguished if it is
     /// ten times their spread away.
     pub const BOARDS_MIN: usize = 5;
 }

@@ -33,7 +33,7 @@ mod top;
 mod tracing;
 mod treat;
 
-pub use audit::{Audit, AuditKind, AuditRecord, audited};
+pub use audit::{AuditFindings, AuditKind, AuditRecord, audited};
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{
     Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledFunction,

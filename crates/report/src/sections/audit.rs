@@ -4,7 +4,7 @@ use crate::section::{Block, Cell, Column, Row, Section, Table, sentences};
 use std::collections::BTreeSet;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::ProbePlan;
-use whylate_core::result::{Audit, AuditKind, AuditRecord, ProbeResult, RunResult, audited};
+use whylate_core::result::{AuditFindings, AuditKind, AuditRecord, ProbeResult, RunResult, audited};
 
 /// The most findings that are listed.
 const ROWS_MAX: usize = 40;
@@ -23,7 +23,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 }
 
 fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Section> {
-    let Some(audit) = audited(probe).or_else(|| is_planned.then(Audit::default)) else { return Vec::new() };
+    let Some(audit) = audited(probe).or_else(|| is_planned.then(AuditFindings::default)) else {
+        return Vec::new();
+    };
     let columns = vec![
         Column::text("thread"),
         Column::number("runs"),

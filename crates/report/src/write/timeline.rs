@@ -20,7 +20,7 @@ struct Key<'a> {
     segment: &'a TimelineSegment,
     /// The function of all of them.
     function: Option<&'a str>,
-    /// Their functions are told apart.
+    /// Their functions are distinguished.
     by_function: bool,
     time: u64,
 }

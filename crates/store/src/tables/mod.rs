@@ -270,7 +270,7 @@ mod tests {
         let text = std::fs::read_to_string(path).unwrap();
         for (table, columns) in all() {
             let mut expected = documented(&text, "All tables begin with:");
-            let of_probes = documented(&text, "All but `rates` go on with:");
+            let of_probes = documented(&text, "All tables except `rates` also have:");
             match table {
                 RateRecord::NAME => {}
                 // A device does not belong to a CPU.

@@ -68,7 +68,7 @@ const MEANINGS: [Meaning; 25] = [
     },
     Meaning {
         name: "causes from BPF",
-        source: "the programs, in the initial PID namespace",
+        source: "BPF programs, in the initial PID namespace",
         effect: "causes (--causes) come from tracefs, if tracefs works",
         fix: "run on the host, outside of the container",
     },
