@@ -251,7 +251,7 @@ impl Audit {
         if let Some((at_ns, Slept::Page)) = slept.filter(|_| is_woken) {
             seen.push((AuditKind::MajorFault, None, 1, woken_after(at_ns)));
         }
-        let by_thread = matches!(raw.waker_kind, Waker::AuditedThread | Waker::Sender) && raw.waker != 0;
+        let by_thread = matches!(raw.waker_kind, Waker::Thread | Waker::Sender) && raw.waker != 0;
         // The niceness of ordinary threads decides nothing.
         if is_woken && is_real_time && by_thread && raw.waker_prio > raw.prio {
             let waker = Some(raw.waker_command.text());
