@@ -29,7 +29,7 @@ const FUNCTIONS_MAX: usize = 4;
 
 type KeyBytes = [u8; size_of::<RawAuditKey>()];
 type CountBytes = [u8; size_of::<RawAuditCount>()];
-/// AuditedThread, kind, system call, object.
+/// Thread, kind, system call, object.
 type Identity = (u32, AuditKind, Option<String>, Option<String>);
 
 /// System calls that are audited, and what they are. Those that take a file descriptor are judged by the file.

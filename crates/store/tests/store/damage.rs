@@ -22,6 +22,7 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "interrupts" => rows.interrupts.clear(),
         "counters" => rows.counters.clear(),
         "tasks" => rows.tasks.clear(),
+        "audit" => rows.audit.clear(),
         "gpus" => rows.gpus.clear(),
         "hwlat" => rows.hwlat.clear(),
         other => panic!("no table {other}"),

@@ -39,6 +39,7 @@ fn runs_of_earlier_versions_are_read() {
     expected.gpus.clear();
     expected.hwlat.clear();
     expected.tasks.clear();
+    expected.audit.clear();
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
     assert!(matches!(&warnings[..], [one] if says("not-sealed-earlier-version", one)), "{warnings:?}");

@@ -9,7 +9,7 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::{Cause, CauseKind, HwlatSample};
+use whylate_core::result::{AuditKind, AuditRecord, Cause, CauseKind, HwlatSample};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
     Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Sink as _, Span, Spanned,
@@ -180,6 +180,21 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         };
         (key(cell, repeat, 1, "task/audio"), Spanned { span, record })
     };
+    let audited = |call: &str, place: Option<&str>| {
+        let record = AuditRecord {
+            cpu: CpuId(1),
+            call: Some(call.to_owned()),
+            count: 3,
+            runs: 2,
+            of_runs: 9,
+            took_ns: 70,
+            longest_ns: 40,
+            place: place.map(str::to_owned),
+            allowed: place.is_some(),
+            ..AuditRecord::new(AuditKind::File)
+        };
+        (key(cell, repeat, 1, "task/audio"), Spanned { span, record })
+    };
     let hwlat = |inner_ns, nmi| {
         let sample = HwlatSample {
             inner_ns,
@@ -201,6 +216,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         hwlat: vec![hwlat(19, Some(3)), hwlat(20, None)],
         gpus: vec![gpu("busy_percent/gfx", 25.5), gpu("memory_bytes", 4096.0)],
         tasks: vec![watched(None), watched(Some("poll"))],
+        audit: vec![audited("write", None), audited("openat", Some("log_line <- update"))],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
@@ -305,6 +321,9 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.tasks {
         directory.rows().add_tasks(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.audit {
+        directory.rows().add_audit(key, row.span, [row.record.clone()]);
     }
     for (key, row) in &rows.gpus {
         directory.rows().add_gpus(key, [row.clone()]);
