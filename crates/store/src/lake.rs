@@ -276,7 +276,8 @@ impl QuantileRow {
                 value_ns: figure(&recorded),
                 corrected_ns: Some(figure(&corrected)),
             };
-            let all: [(f64, fn(&Quantiles) -> u64); 4] = [
+            type Figure = fn(&Quantiles) -> u64;
+            let all: [(f64, Figure); 4] = [
                 (0.5, |it| it.p50_ns),
                 (0.99, |it| it.p99_ns),
                 (0.999, |it| it.p999_ns),

@@ -139,7 +139,7 @@ impl Builder {
             self.rhythms.add(part, &mut self.ended);
         }
         if matches!(raw.kind, TaskEvent::New | TaskEvent::Gone) {
-            let from_ns = self.rhythms.end(raw.thread, last, &mut self.ended);
+            let from_ns = self.rhythms.end(raw.thread, &last, &mut self.ended);
             let took_ns = from_ns.map_or(0, |from_ns| raw.end_ns.saturating_sub(from_ns));
             // The last thread of a process also gives its memory back.
             if raw.kind == TaskEvent::Gone && (raw.threads_left > 0 || took_ns > EXIT_NS) && took_ns > 0 {

@@ -164,7 +164,7 @@ impl OwnTaskWatch {
 
     /// As [`super::TaskWatch::decide_by`].
     pub fn decide_by(&mut self, by: Activations) {
-        self.builder.rhythms = Rhythms::new(by);
+        self.builder.rhythms = Rhythms::without_places(by);
     }
 
     /// As [`super::TaskWatch::doubts`].
@@ -182,7 +182,7 @@ impl OwnTaskWatch {
         self.builder.settle(clock::now().0, true);
         let threads: Vec<u32> = self.builder.threads.keys().copied().collect();
         for thread in threads {
-            self.builder.rhythms.end(thread, Last::default(), &mut self.builder.ended);
+            self.builder.rhythms.end(thread, &Last::default(), &mut self.builder.ended);
         }
         self.ended()
     }

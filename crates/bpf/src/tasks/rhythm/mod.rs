@@ -24,6 +24,8 @@ const HELD_NS: u64 = 1_000_000_000;
 const DECIDED_FOR: u32 = 32;
 /// A thread loses its rhythm when it does not return to its place for this many periods, and for at least a second.
 const PERIODS_MAX: u64 = 20;
+/// Fewer additional wake-ups than one in this number of periods are jitter.
+const EXTRA_PART: u64 = 16;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
@@ -55,6 +57,8 @@ pub struct Doubt {
 #[derive(Default)]
 pub(super) struct Rhythms {
     by: Activations,
+    /// The places of sleeps are not known: each wake-up begins an activation, and the rhythm only shows doubts.
+    are_places_unknown: bool,
     threads: BTreeMap<u32, ThreadRhythm>,
     /// Doubts of threads that are gone.
     gone: Vec<(u32, Doubt)>,
@@ -137,6 +141,11 @@ impl Rhythms {
         Self { by, ..Self::default() }
     }
 
+    /// The same where it is not known in which places threads sleep.
+    pub(super) fn without_places(by: Activations) -> Self {
+        Self { are_places_unknown: by == Activations::ByRhythm, ..Self::new(by) }
+    }
+
     /// Takes what a thread did from a wake-up to its next sleep; adds the activations that have ended to `ended`.
     pub(super) fn add(&mut self, part: Activation, ended: &mut Vec<Activation>) {
         if self.by == Activations::PerWakeup {
@@ -144,11 +153,17 @@ impl Rhythms {
             return;
         }
         let by = self.by;
-        self.threads.entry(part.thread.pid).or_default().add(part, by, ended);
+        let rhythm = self.threads.entry(part.thread.pid).or_default();
+        if self.are_places_unknown {
+            rhythm.watch(&part, by);
+            ended.push(part);
+        } else {
+            rhythm.add(part, by, ended);
+        }
     }
 
     /// A thread has ended, or is another one now. Returns when the activation began in whose middle it ended.
-    pub(super) fn end(&mut self, thread: u32, last: Last, ended: &mut Vec<Activation>) -> Option<u64> {
+    pub(super) fn end(&mut self, thread: u32, last: &Last, ended: &mut Vec<Activation>) -> Option<u64> {
         let mut begun_ns = last.part.as_ref().map(|part| part.due_ns);
         if let Some(mut rhythm) = self.threads.remove(&thread) {
             rhythm.flush(self.by, ended);
@@ -251,6 +266,29 @@ impl ThreadRhythm {
             self.decide(by);
         }
         self.take(part, ended);
+    }
+
+    /// Looks only for the rhythm: how many wake-ups there are in a period.
+    fn watch(&mut self, part: &Activation, by: Activations) {
+        self.note(part);
+        self.since_decision += 1;
+        let decided_for = if matches!(self.rule, Rule::Learning) { HELD_MAX as u32 } else { DECIDED_FOR };
+        if self.since_decision >= decided_for {
+            self.decide(by);
+            self.count_extra();
+        }
+    }
+
+    /// Where a period has more than one wake-up, some are in the middle of the work; late ones alone make it no more.
+    fn count_extra(&mut self) {
+        let Rule::Period(found) = &self.rule else { return };
+        let (Some(first), Some(last)) = (self.wakes.front(), self.wakes.back()) else { return };
+        let periods = (last.due_ns - first.due_ns) / found.period_ns.max(1);
+        let extra = (self.wakes.len() as u64).saturating_sub(periods + 1);
+        if extra > 1 + periods / EXTRA_PART {
+            self.early.sleeps += extra;
+            self.early.longest_ns = self.early.longest_ns.max(found.period_ns);
+        }
     }
 
     /// Decides, and hands on what was held back.

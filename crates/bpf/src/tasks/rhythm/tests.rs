@@ -43,7 +43,7 @@ fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option
     }
     rhythms.settle(0, true, &mut ended);
     let doubt = rhythms.doubts().pop().map(|it| it.1);
-    rhythms.end(0, Last::default(), &mut ended);
+    rhythms.end(0, &Last::default(), &mut ended);
     (ended, doubt)
 }
 
@@ -269,4 +269,43 @@ fn two_kinds_of_sleep_in_one_place_are_a_doubt() {
     assert_eq!(play(Some(8), 3), Some(3_100 * US));
     // The same thread brings the second part each time.
     assert_eq!(play(Some(7), 1), Some(3_100 * US));
+
+/// The same without places: what is known of an ordinary user's own threads.
+fn play_without_places(steps: &[(u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
+    let mut rhythms = Rhythms::without_places(Activations::ByRhythm);
+    let mut ended = Vec::new();
+    for (nth, (due_ns, work_ns)) in steps.iter().enumerate() {
+        let stage = Stage { from_ns: *due_ns, to_ns: due_ns + work_ns, cpu: CpuId(0), what: Doing::Running };
+        let part = Activation {
+            due_ns: *due_ns,
+            woken_ns: *due_ns,
+            stages: vec![stage],
+            woke_from: (nth > 0).then(Site::default),
+            slept: Wait::Work(None),
+            ..Activation::default()
+        };
+        rhythms.add(part, &mut ended);
+    }
+    (ended, rhythms.doubts().pop().map(|it| it.1))
+}
+
+#[test]
+fn without_places_every_wake_up_is_an_activation_however_late_it_comes() {
+    let mut random = 7;
+    // An ordinary thread on a busy machine: up to 4 ms late in a period of 6 ms.
+    let steps: Vec<(u64, u64)> =
+        (1..200).map(|nth| (nth * 6 * MS + some(&mut random, 4 * MS), 800 * US)).collect();
+    let (ended, doubt) = play_without_places(&steps);
+    assert_eq!(ended.len(), steps.len());
+    assert!(ended.iter().all(|one| one.response_ns() == 800 * US));
+    assert_eq!(doubt, None);
+}
+
+#[test]
+fn without_places_a_second_sleep_in_each_period_is_a_doubt() {
+    let steps: Vec<(u64, u64)> =
+        (1..100).flat_map(|nth| [(nth * 10 * MS, 300 * US), (nth * 10 * MS + 4 * MS, 300 * US)]).collect();
+    let (ended, doubt) = play_without_places(&steps);
+    assert_eq!(ended.len(), steps.len());
+    assert!(doubt.as_ref().is_some_and(|it| it.longest_ns >= 4 * MS), "{doubt:?}");
 }
