@@ -269,6 +269,7 @@ fn two_kinds_of_sleep_in_one_place_are_a_doubt() {
     assert_eq!(play(Some(8), 3), Some(3_100 * US));
     // The same thread brings the second part each time.
     assert_eq!(play(Some(7), 1), Some(3_100 * US));
+}
 
 /// The same without places: what is known of an ordinary user's own threads.
 fn play_without_places(steps: &[(u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
