@@ -79,7 +79,7 @@ fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
     let mut parts = sides.iter_mut().flat_map(|side| &mut side.parts);
     let is_bare =
         |part: &mut ComparedPart| matches!(part, ComparedPart::Foreign(_, measure) if !cpus(measure));
-    let has_bare = parts.any(|part| is_bare(part));
+    let has_bare = parts.any(is_bare);
     let mut was_corrected = false;
     for part in sides.iter_mut().flat_map(|side| &mut side.parts).filter(|_| has_bare) {
         match part {
