@@ -13,9 +13,9 @@ use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
-const MIDDLE: &str = "Worst CPU: quantiles are medians of the repeats; max is the largest of all repeats.";
-const MIDDLE_AND_CORRECTED: &str = "Worst CPU: quantiles (with missed periods) are medians of the repeats; max is the \
-    largest of all repeats.";
+const MIDDLE: &str = "Worst CPU. Quantiles: median of repeats; max: the largest.";
+const MIDDLE_AND_CORRECTED: &str =
+    "Worst CPU. Quantiles (with missed periods): median of repeats; max: the largest.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
