@@ -80,7 +80,8 @@ impl World for FakeWorld {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     folders.push(path);
-                } else {
+                } else if path.extension().is_none_or(|it| it != "whylate-new") {
+                    // A killed process may leave the file that was to replace another one.
                     values.insert(path.clone(), fs::read_to_string(&path).unwrap());
                 }
             }
