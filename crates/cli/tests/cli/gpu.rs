@@ -73,7 +73,7 @@ fn sizes_and_words_that_make_no_sense_are_refused() {
     for (flags, words) in [
         (&["--size", "1KiB"][..], "--size 1KiB: must be between 4KiB and 4GiB"),
         (&["--memory", "staged"], "--memory staged: `staged` is for `copy-up` and `copy-down` only"),
-        (&["--work", "mining"], "there is reduction, particles, matrix"),
+        (&["--work", "mining"], "choose from reduction, particles, matrix"),
     ] {
         let said = whylate(&[&["load", "gpu"], flags].concat());
         assert!(said.code == Some(1) && said.stderr.contains(words), "{said:?}");
