@@ -187,7 +187,15 @@ impl Audit {
         names: impl FnOnce(&RawAudited) -> Vec<Frame>,
     ) {
         match raw.kind {
-            TaskEvent::Stretch => self.stretch(object, raw),
+            TaskEvent::Stretch => {
+                self.stretch(object, raw);
+                // A process may end before findings are taken.
+                let is_settled = self.threads.get(&raw.thread).is_some_and(|thread| thread.is_settled);
+                if is_settled && !self.locked.contains_key(&raw.process) {
+                    self.locked
+                        .extend(is_locked(host, raw.process).map(|is_locked| (raw.process, is_locked)));
+                }
+            }
             // Its findings are still to be taken.
             TaskEvent::Gone => {
                 if let Some(thread) = self.threads.get_mut(&raw.thread) {

@@ -78,7 +78,7 @@ fn a_stripped_program_has_places_and_one_line_on_what_is_missing() {
             .as_array()
             .unwrap()
             .iter()
-            .filter(|line| line.as_str().unwrap().starts_with("step has no names"));
+            .filter(|line| line.as_str().unwrap().starts_with("step has no symbols"));
         let function = cause["samples"]["functions"][0]["function"].as_str().unwrap_or_default();
         lines.count() == 1 && function.starts_with("step+0x")
     };
