@@ -202,7 +202,7 @@ fn a_run_that_has_not_ended_has_no_verdict() {
     crate::so_far(&mut found, &mut [], 8);
     let repeats = LOW.len();
     for it in &found {
-        let reason = format!("so far {repeats} of 8 repeats");
+        let reason = format!("so far {repeats} of 8 repeats are done");
         assert_eq!((it.outcome, it.refused.as_ref()), (Outcome::CannotTell, Some(&reason)));
     }
     for answer in answers(&cells, &plan, &found, &[], Some(8)) {

@@ -153,7 +153,7 @@ fn a_damaged_run_json_is_a_clear_error() {
         fs::write(&file, &whole.as_bytes()[..len]).unwrap();
         let error = Reader::open(&path).unwrap_err();
         assert!(matches!(error, StoreError::BadInfo { .. }), "{len}: {error}");
-        assert!(error.to_string().contains("run.json: is damaged"), "{error}");
+        assert!(error.to_string().contains("run.json: damaged"), "{error}");
     }
     fs::write(&file, whole.replace("whylate.run-directory/1", "whylate.run-directory/2")).unwrap();
     let error = Reader::open(&path).unwrap_err().to_string();

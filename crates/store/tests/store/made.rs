@@ -266,7 +266,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 13] = [
+pub(crate) const TABLES: [&str; 14] = [
     "histograms",
     "intervals",
     "spikes",
@@ -278,6 +278,7 @@ pub(crate) const TABLES: [&str; 13] = [
     "interrupts",
     "counters",
     "tasks",
+    "audit",
     "gpus",
     "hwlat",
 ];
