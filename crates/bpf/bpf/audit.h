@@ -28,13 +28,7 @@ ALWAYS_INLINE u32 audit_detail(void *registers, u32 kind)
 
 	if (kind == DETAIL_NONE)
 		return 0;
-	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
-		bpf_probe_read_kernel(&first, 8, &((struct pt_regs___futex_x86 *)registers)->di);
-		bpf_probe_read_kernel(&second, 8, &((struct pt_regs___futex_x86 *)registers)->si);
-	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
-		bpf_probe_read_kernel(&first, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
-		bpf_probe_read_kernel(&second, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
-	}
+	first_arguments(registers, &first, &second);
 	return kind == DETAIL_FILE ? (u32)first : ((u32)second << 16) | ((u32)first & 0xffff);
 }
 

@@ -576,18 +576,24 @@ NEVER_INLINE int note_in_call(struct cpu_state *state, struct task_slot *slot, s
 	return 0;
 }
 
+/* The first two arguments of the system call that has these registers. */
+ALWAYS_INLINE void first_arguments(void *registers, u64 *first, u64 *second)
+{
+	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
+		bpf_probe_read_kernel(first, 8, &((struct pt_regs___futex_x86 *)registers)->di);
+		bpf_probe_read_kernel(second, 8, &((struct pt_regs___futex_x86 *)registers)->si);
+	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
+		bpf_probe_read_kernel(first, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
+		bpf_probe_read_kernel(second, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
+	}
+}
+
 /* The running thread enters futex(2): the owner, if it requests a lock with priority inheritance. */
 NEVER_INLINE int note_owner(struct task_slot *slot, void *registers)
 {
 	u64 word = 0, command = 0;
 
-	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
-		bpf_probe_read_kernel(&word, 8, &((struct pt_regs___futex_x86 *)registers)->di);
-		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_x86 *)registers)->si);
-	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
-		bpf_probe_read_kernel(&word, 8, &((struct pt_regs___futex_arm64 *)registers)->orig_x0);
-		bpf_probe_read_kernel(&command, 8, &((struct pt_regs___futex_arm64 *)registers)->regs[1]);
-	}
+	first_arguments(registers, &word, &command);
 	command &= FUTEX_COMMAND_MASK;
 	if (slot && (command == FUTEX_LOCK_PI || command == FUTEX_LOCK_PI2))
 		bpf_probe_read_user(&slot->call_owner, 4, (void *)word);

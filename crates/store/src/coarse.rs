@@ -5,11 +5,12 @@
 
 use crate::tables::{Keyed, RowKey, Rows, Span, Spanned};
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
-use whylate_core::result::{AuditKind, AuditRecord};
+use whylate_core::result::AuditRecord;
 
 /// The number of shortest intervals that become one.
 const FACTOR: u64 = 8;
@@ -116,9 +117,12 @@ pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
     let mut causes = rows.causes;
     causes.retain(|(key, one)| kept.contains(&(Arc::clone(key), one.cpu, one.at_ns)));
     let left_out = (before - spikes.len()) as u64;
-    let (intervals, tasks) = (longer(rows.intervals, &window), tasks(rows.tasks, &window));
-    let sources = sources(rows.sources, &window);
-    let audit = audit(rows.audit, &window);
+    let intervals = longer(rows.intervals, &window);
+    let tasks = alike(rows.tasks, &window, |task| task.thread, TaskRecord::add);
+    let source = |it: &SourceRecord| (it.cpu, it.kind.name(), it.actor.clone(), it.function.clone());
+    let sources = alike(rows.sources, &window, source, add_source);
+    let found = |it: &AuditRecord| (it.cpu, it.kind, it.call.clone(), it.object.clone());
+    let audit = alike(rows.audit, &window, found, AuditRecord::add);
     (Rows { intervals, tasks, sources, audit, spikes, causes, ..rows }, left_out)
 }
 
@@ -164,64 +168,31 @@ fn join(one: &mut Interval, next: Interval) {
     one.histogram = counts.into_iter().collect();
 }
 
-fn tasks(
-    rows: Vec<Keyed<Spanned<TaskRecord>, RowKey>>,
+/// Joins the rows of a series that are alike, in each window.
+fn alike<R, I: Ord>(
+    rows: Vec<Keyed<Spanned<R>, RowKey>>,
     window: &dyn Fn(u64) -> u64,
-) -> Vec<Keyed<Spanned<TaskRecord>, RowKey>> {
-    let mut joined: BTreeMap<(u64, Arc<RowKey>, u32), Spanned<TaskRecord>> = BTreeMap::new();
+    identity: impl Fn(&R) -> I,
+    add: impl Fn(&mut R, R),
+) -> Vec<Keyed<Spanned<R>, RowKey>> {
+    let mut joined: BTreeMap<(u64, Arc<RowKey>, I), Spanned<R>> = BTreeMap::new();
     for (key, row) in rows {
-        let place = (window(row.span.start_ns), key, row.record.thread);
-        match joined.get_mut(&place) {
-            Some(known) => {
+        match joined.entry((window(row.span.start_ns), key, identity(&row.record))) {
+            Entry::Occupied(mut known) => {
+                let known = known.get_mut();
                 known.span = around(known.span, row.span);
-                known.record.add(row.record);
+                add(&mut known.record, row.record);
             }
-            None => drop(joined.insert(place, row)),
+            Entry::Vacant(place) => drop(place.insert(row)),
         }
     }
     joined.into_iter().map(|((_, key, _), row)| (key, row)).collect()
 }
 
-fn sources(
-    rows: Vec<Keyed<Spanned<SourceRecord>, RowKey>>,
-    window: &dyn Fn(u64) -> u64,
-) -> Vec<Keyed<Spanned<SourceRecord>, RowKey>> {
-    type Place = (u64, Arc<RowKey>, CpuId, &'static str, Option<String>, Option<String>);
-    let mut joined: BTreeMap<Place, Spanned<SourceRecord>> = BTreeMap::new();
-    for (key, row) in rows {
-        let SourceRecord { cpu, kind, actor, function, .. } = &row.record;
-        let place = (window(row.span.start_ns), key, *cpu, kind.name(), actor.clone(), function.clone());
-        match joined.get_mut(&place) {
-            Some(known) => {
-                known.span = around(known.span, row.span);
-                known.record.gaps = known.record.gaps.saturating_add(row.record.gaps);
-                known.record.total_ns = known.record.total_ns.saturating_add(row.record.total_ns);
-                known.record.max_ns = known.record.max_ns.max(row.record.max_ns);
-            }
-            None => drop(joined.insert(place, row)),
-        }
-    }
-    joined.into_iter().map(|((_, key, ..), row)| (key, row)).collect()
-}
-
-fn audit(
-    rows: Vec<Keyed<Spanned<AuditRecord>, RowKey>>,
-    window: &dyn Fn(u64) -> u64,
-) -> Vec<Keyed<Spanned<AuditRecord>, RowKey>> {
-    type Place = (u64, Arc<RowKey>, CpuId, AuditKind, Option<String>, Option<String>);
-    let mut joined: BTreeMap<Place, Spanned<AuditRecord>> = BTreeMap::new();
-    for (key, row) in rows {
-        let AuditRecord { cpu, kind, call, object, .. } = &row.record;
-        let place = (window(row.span.start_ns), key, *cpu, *kind, call.clone(), object.clone());
-        match joined.get_mut(&place) {
-            Some(known) => {
-                known.span = around(known.span, row.span);
-                known.record.add(row.record);
-            }
-            None => drop(joined.insert(place, row)),
-        }
-    }
-    joined.into_iter().map(|((_, key, ..), row)| (key, row)).collect()
+fn add_source(sum: &mut SourceRecord, later: SourceRecord) {
+    sum.gaps = sum.gaps.saturating_add(later.gaps);
+    sum.total_ns = sum.total_ns.saturating_add(later.total_ns);
+    sum.max_ns = sum.max_ns.max(later.max_ns);
 }
 
 fn around(one: Span, other: Span) -> Span {

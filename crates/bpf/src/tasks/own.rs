@@ -36,6 +36,15 @@ enum Left {
     Preempted,
 }
 
+/// How a stretch began, from how the thread had left its CPU.
+fn began_after(left: Option<Left>) -> Began {
+    match left {
+        None => Began::Unknown,
+        Some(Left::Asleep) => Began::Woken,
+        Some(Left::Preempted) => Began::Preempted,
+    }
+}
+
 /// The activation in progress of a thread.
 struct Track {
     known: Watched,
@@ -219,11 +228,7 @@ impl OwnTaskWatch {
                 let faults = std::mem::take(&mut track.faults);
                 RawStretch {
                     kind: TaskEvent::Stretch,
-                    began: match before {
-                        None => Began::Unknown,
-                        Some(Left::Asleep) => Began::Woken,
-                        Some(Left::Preempted) => Began::Preempted,
-                    },
+                    began: began_after(before),
                     ready_ns: in_ns,
                     run_ns: in_ns,
                     end_ns: at_ns,
@@ -236,11 +241,7 @@ impl OwnTaskWatch {
                 let in_ns = track.since.map_or(0, |(in_ns, _)| in_ns);
                 let gone = RawStretch {
                     kind: TaskEvent::Gone,
-                    began: match track.left {
-                        None => Began::Unknown,
-                        Some(Left::Asleep) => Began::Woken,
-                        Some(Left::Preempted) => Began::Preempted,
-                    },
+                    began: began_after(track.left),
                     ready_ns: in_ns,
                     run_ns: in_ns,
                     end_ns: at_ns,

@@ -13,8 +13,8 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
-    COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, Described,
-    MeasureResult, RunContrast, RunResult, Spike, differences,
+    COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, CpuResult,
+    Described, MeasureResult, RunContrast, RunResult, Spike, differences,
 };
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
@@ -74,18 +74,19 @@ pub(super) fn execute(arguments: &CompareArguments) -> Result<Ending> {
 /// Results of some tools do not say which periods were missed. With such a result on a side, quantiles of all sides are those of
 /// the recorded samples; returns the warning that says so.
 fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
-    let cpus =
-        |measure: &MeasureResult| measure.probe.cpus.iter().any(|cpu| cpu.quantities.of(CORRECTED).is_some());
-    let mut parts = sides.iter_mut().flat_map(|side| &mut side.parts);
-    let is_bare =
-        |part: &mut ComparedPart| matches!(part, ComparedPart::Foreign(_, measure) if !cpus(measure));
-    let has_bare = parts.any(is_bare);
+    let is_corrected = |cpu: &CpuResult| cpu.quantities.of(CORRECTED).is_some();
+    let is_bare = |part: &ComparedPart| {
+        part.foreign().is_some_and(|(_, measure)| !measure.probe.cpus.iter().any(is_corrected))
+    };
+    if !sides.iter().flat_map(|side| &side.parts).any(is_bare) {
+        return None;
+    }
     let mut was_corrected = false;
-    for part in sides.iter_mut().flat_map(|side| &mut side.parts).filter(|_| has_bare) {
+    for part in sides.iter_mut().flat_map(|side| &mut side.parts) {
         match part {
             ComparedPart::Foreign(_, measure) => {
                 for cpu in &mut measure.probe.cpus {
-                    was_corrected |= cpu.quantities.of(CORRECTED).is_some();
+                    was_corrected |= is_corrected(cpu);
                     cpu.quantities.set(CORRECTED, None);
                 }
             }

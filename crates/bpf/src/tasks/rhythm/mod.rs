@@ -486,9 +486,7 @@ impl ThreadRhythm {
             doubt.sleeps += sleeps;
             doubt.longest_ns = doubt.longest_ns.max(longest_ns);
         };
-        if two_kinds.0 > 0 {
-            add(two_kinds.0, two_kinds.1);
-        }
+        add(two_kinds.0, two_kinds.1);
         match &self.rule {
             Rule::Wakeups { is_sure: true } => {}
             Rule::Learning | Rule::Wakeups { .. } => {
