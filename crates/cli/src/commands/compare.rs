@@ -91,9 +91,8 @@ fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
                 }
             }
             ComparedPart::Run(_, run) => {
-                for probe in
-                    run.cells.iter_mut().flat_map(|cell| &mut cell.repeats).flat_map(|it| &mut it.probes)
-                {
+                let repeats = run.cells.iter_mut().flat_map(|cell| &mut cell.repeats);
+                for probe in repeats.flat_map(|it| &mut it.probes) {
                     was_corrected |= probe.corrected.take().is_some();
                 }
             }
