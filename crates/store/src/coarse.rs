@@ -120,7 +120,7 @@ pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
     let intervals = longer(rows.intervals, &window);
     let tasks = alike(rows.tasks, &window, |task| task.thread, TaskRecord::add);
     let source = |it: &SourceRecord| (it.cpu, it.kind.name(), it.actor.clone(), it.function.clone());
-    let sources = alike(rows.sources, &window, source, add_source);
+    let sources = alike(rows.sources, &window, source, |sum, later| add_source(sum, &later));
     let found = |it: &AuditRecord| (it.cpu, it.kind, it.call.clone(), it.object.clone());
     let audit = alike(rows.audit, &window, found, AuditRecord::add);
     (Rows { intervals, tasks, sources, audit, spikes, causes, ..rows }, left_out)
@@ -189,7 +189,7 @@ fn alike<R, I: Ord>(
     joined.into_iter().map(|((_, key, _), row)| (key, row)).collect()
 }
 
-fn add_source(sum: &mut SourceRecord, later: SourceRecord) {
+fn add_source(sum: &mut SourceRecord, later: &SourceRecord) {
     sum.gaps = sum.gaps.saturating_add(later.gaps);
     sum.total_ns = sum.total_ns.saturating_add(later.total_ns);
     sum.max_ns = sum.max_ns.max(later.max_ns);
