@@ -211,9 +211,11 @@ fn help(property: &Value, of_reference: &Value, reference: &str, own: &Flag, tak
     let sentence = property["description"].as_str().unwrap_or_default().replace('\n', " ");
     let sentence = own.help.clone().unwrap_or(sentence);
     let sentence = sentence.trim_end_matches('.');
+    // A word that the sentence excludes is not offered.
+    let is_offered = |word: &&str| !sentence.contains(&format!("(not `{word}`)"));
     let words: Vec<&str> = of_reference["oneOf"]
         .as_array()
-        .map(|words| words.iter().filter_map(|word| word["const"].as_str()).collect())
+        .map(|words| words.iter().filter_map(|word| word["const"].as_str()).filter(is_offered).collect())
         .unwrap_or_default();
     match (&of_reference["description"], takes) {
         (_, Takes::Time) => format!("{sentence}; a bare number is microseconds"),

@@ -21,7 +21,7 @@ Examples:
   whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
   whylate load framebuffer --backend card --rate 60/s
 
-Without --device the load takes write-combining memory that no display shows: a buffer of a graphics
+Without --device the load uses write-combining memory that no display shows: a buffer of a graphics
 driver (such as vgem), pages of the module whylate_memtype, or a region of a PCI device.
 `--backend card` is the memory of a graphics card, mapped through Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
@@ -96,7 +96,7 @@ impl Words for FramebufferPlan {
         let is_write = self.through == FramebufferAccess::Write;
         if is_write && self.variant != FramebufferVariant::AsIs {
             let message =
-                "the kernel copies what is written: `through = \"write\"` has the variant `as-is` only";
+                "`through = \"write\"` has the variant `as-is` only, since the kernel copies the data";
             return Err(KeyError::new("variant", message));
         }
         if is_write && self.device.is_none() {

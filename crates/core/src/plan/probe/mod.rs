@@ -39,7 +39,7 @@ kinds! {
         "dispatch" => Dispatch(DispatchPlan),
         /// how long a message to another CPU and back takes
         "roundtrip" => Roundtrip(RoundtripPlan),
-        /// how long a periodic task takes to read its data after other tasks ran, and to read it again at once
+        /// how long a periodic task takes to read its data after other tasks ran, and to read it again immediately
         "access" => Access(AccessPlan),
         /// the kernel's latency histograms of the tasks that the plan names
         "histograms" => Histograms(HistogramsPlan),
@@ -150,7 +150,7 @@ fn refuse_deadline(policy: Policy) -> Result<(), KeyError> {
 
 /// Without any sample there is nothing to measure.
 fn check_samples(samples: Option<u64>) -> Result<(), KeyError> {
-    let message = "must be above 0; leave it out for no bound";
+    let message = "must be above 0; leave it out for no limit";
     if samples == Some(0) { Err(KeyError::new("samples", message)) } else { Ok(()) }
 }
 
