@@ -98,7 +98,7 @@ fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
             }
         }
     }
-    let text = "quantiles are compared as recorded, without the periods that a late task missed: not all results say how many there were";
+    let text = "quantiles are compared as recorded, without missed periods: not all results say how many periods a late task missed";
     was_corrected.then(|| Warning::new(WarningCode::ComparedMixed, text))
 }
 
