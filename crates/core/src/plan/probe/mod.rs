@@ -35,7 +35,7 @@ kinds! {
         "timer" => Timer(TimerPlan),
         /// how long a task that never sleeps loses the CPU
         "stall" => Stall(StallPlan),
-        /// how long after an interrupt the process that waits for it starts to run
+        /// how long after an interrupt the waiting process starts to run
         "dispatch" => Dispatch(DispatchPlan),
         /// how long a message to another CPU and back takes
         "roundtrip" => Roundtrip(RoundtripPlan),
