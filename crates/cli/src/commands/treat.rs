@@ -229,7 +229,7 @@ fn holder_line(holder: &ChangeHolder) -> String {
     let state = match (holder.alive, holder.kept) {
         (true, _) => "still running",
         (false, true) => "kept until restored",
-        (false, false) => "ended without restoring it",
+        (false, false) => "ended without restoring",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
 }

@@ -104,7 +104,7 @@ Examples:
 
 The queues of a disk determine which CPU handles its interrupts; /proc/interrupts shows the CPU."))]
 pub struct IrqThreadPlan {
-    /// CPUs whose threads trigger the interrupts, one thread on each.
+    /// CPUs on which threads trigger the interrupts, one thread on each.
     pub cpus: CpuSelector,
     /// Source of the interrupts.
     pub source: IrqSource,
