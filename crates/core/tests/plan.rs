@@ -269,7 +269,7 @@ fn wrong_overrides_name_themselves() {
         ("duration=5", "--set duration=5: duration: `5` has no unit; write for example `200us`"),
         ("durration=5s", "--set durration=5s: durration: unknown key `durration`; did you mean `duration`?"),
         ("load.l5.rate=5%", "--set load.l5.rate=5%: load.l5.rate: no `l5` in `load`; choose from l3, noise"),
-        ("name.x=5", "--set name.x=5: name.x: `name` is string, not a table"),
+        ("name.x=5", "--set name.x=5: name.x: `name` is of type string, not a table"),
         (
             "probe.timer.priority=0",
             "--set probe.timer.priority=0: probe[0].priority: 0 is out of range; a real-time priority is 1 to 99",
