@@ -62,7 +62,7 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
 /// signal requested. A third signal does not wait for that.
 fn second(signals: &mut Signals) {
     if last_words::holds_settings() {
-        output::message("whylate: restoring settings first; another signal stops at once");
+        output::message("whylate: restoring settings first; another signal stops immediately");
         let deadline = Instant::now() + WITHIN;
         // The process ends while this thread waits, once everything is restored and reported.
         while Instant::now() < deadline && !signals.pending().any(|signal| ASKS.contains(&signal)) {
@@ -74,7 +74,7 @@ fn second(signals: &mut Signals) {
         output::message(&format!("still changed: {line}"));
     }
     if !left.is_empty() {
-        output::message("whylate: stopped at once; to restore these settings: whylate treat restore");
+        output::message("whylate: stopped immediately; to restore these settings: whylate treat restore");
     }
     exit::at_once(if left.is_empty() { exit::ERROR } else { exit::NOT_RESTORED });
 }

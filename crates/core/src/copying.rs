@@ -142,7 +142,7 @@ impl FromStr for Frame {
         let (width, height): (u32, u32) = (side(width)?, side(height)?);
         let frames_per_s: f64 = rate.parse().map_err(|_| wrong())?;
         if !(0.1..=10_000.0).contains(&frames_per_s) {
-            return Err(format!("{rate} frames per second is out of range; it is 0.1 to 10000"));
+            return Err(format!("{rate} frames per second is out of range; give 0.1 to 10000"));
         }
         let bytes = (u64::from(width) * u64::from(height) * format.bits_per_pixel()).div_ceil(8);
         Ok(Self { width, height, format, frames_per_s, bytes })

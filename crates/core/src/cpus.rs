@@ -32,7 +32,7 @@ pub enum CpuError {
     Offline { cpu: CpuId, online: CpuSet },
     /// The cpuset of this process does not hold the CPU.
     #[error(
-        "CPU {cpu} is not allowed for this process (cpuset or affinity); allowed are {allowed}. If a shield has the CPU (`whylate cpus`), wait until it is restored; otherwise start outside the container, or widen its cpuset"
+        "CPU {cpu} is not allowed for this process (cpuset or affinity); allowed are {allowed}. If a shield holds the CPU (`whylate cpus` shows it), wait until the shield is removed; otherwise run outside the container, or widen its cpuset"
     )]
     NotAllowed { cpu: CpuId, allowed: CpuSet },
     /// The name has no meaning here.

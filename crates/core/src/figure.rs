@@ -91,8 +91,8 @@ pub fn probability(p_value: f64) -> String {
 pub fn between((low, high): (Option<f64>, Option<f64>), figure: impl Fn(f64) -> String) -> String {
     match (low.map(&figure), high.map(&figure)) {
         (Some(low), Some(high)) => format!("{low} to {high}"),
-        (Some(low), None) => format!("at least {low}; too few repeats for an upper end"),
-        (None, Some(high)) => format!("at most {high}; too few repeats for a lower end"),
+        (Some(low), None) => format!("at least {low}; too few repeats for an upper bound"),
+        (None, Some(high)) => format!("at most {high}; too few repeats for a lower bound"),
         (None, None) => "too few repeats for an interval".to_owned(),
     }
 }

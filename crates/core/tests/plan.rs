@@ -106,7 +106,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "kind = \"timer\"\ninterval = \"200us\"",
             "kind = \"dispatch\"\nsource = \"uio0\"",
-            "plan.toml:7:1: probe[0].interval: the probe cannot know how often uio0 interrupts; say so with `interval`, for example `1ms`",
+            "plan.toml:7:1: probe[0].interval: the probe cannot know how often uio0 interrupts; give its period with `interval`, for example `1ms`",
         ),
         (
             "kind = \"timer\"\ninterval = \"200us\"",
@@ -116,7 +116,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "kind = \"timer\"\ninterval = \"200us\"",
             "kind = \"roundtrip\"\ncpus = \"1\"",
-            "plan.toml:9:8: probe[0].cpus: `1` is not two CPUs; write for example `1,2`, first the CPU that sends the message",
+            "plan.toml:9:8: probe[0].cpus: `1` is not two CPUs; write the sender first, for example `1,2`",
         ),
         (
             "kind = \"timer\"\ninterval = \"200us\"",
@@ -173,7 +173,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "[[cell]]",
             "[[treatment]]\nkind = \"thp\"\n[[cell]]",
-            "plan.toml:20:1: treatment[0]: has no `name`; give it a name, which cells then list",
+            "plan.toml:20:1: treatment[0]: has no `name`; add a name, so that cells can list it",
         ),
         (
             "[[cell]]",
@@ -269,7 +269,7 @@ fn wrong_overrides_name_themselves() {
         ("duration=5", "--set duration=5: duration: `5` has no unit; write for example `200us`"),
         ("durration=5s", "--set durration=5s: durration: unknown key `durration`; did you mean `duration`?"),
         ("load.l5.rate=5%", "--set load.l5.rate=5%: load.l5.rate: no `l5` in `load`; choose from l3, noise"),
-        ("name.x=5", "--set name.x=5: name.x: `name` is string, not a table"),
+        ("name.x=5", "--set name.x=5: name.x: `name` is of type string, not a table"),
         (
             "probe.timer.priority=0",
             "--set probe.timer.priority=0: probe[0].priority: 0 is out of range; a real-time priority is 1 to 99",

@@ -231,7 +231,7 @@ fn a_series_with_a_run_of_an_earlier_version_leaves_missed_periods_out_and_says_
         let series = &boards[0].series[0];
         assert_eq!(series.leaves_missed_out, leaves_out, "{kinds:?}");
         assert!(series.runs.iter().all(|run| run.quantiles_ns[2] == Some(shown)), "{kinds:?}: {series:?}");
-        assert_eq!(series.without_limit().as_deref(), Some("no learnt limit yet: 2 of 14 runs"));
+        assert_eq!(series.without_limit().as_deref(), Some("no learnt limit yet: 2 of 14 needed runs"));
     }
 }
 

@@ -18,10 +18,10 @@ where the script `step` builds, boots and measures, and ends with
 
 whylate bisect reads runs of one plan and measures nothing. The probability of a wrong answer is at
 most --error if boots of one kernel differ no more than repeats after one boot. To check this, give
-several good and bad runs, each after its own boot. 5 % needs seven repeats, 1 % needs ten.
+several good and bad runs, each from its own boot. An --error of 5 % needs seven repeats, 1 % ten.
 
 Exit codes as `git bisect run` expects them: 0 good, 1 bad, 125 cannot tell (git skips the commit),
-128 the good and bad runs or the flags are wrong (the bisection stops).")]
+128 wrong flags, or unusable good and bad runs (the bisection stops).")]
 pub(crate) struct BisectArguments {
     /// The run to judge: a run directory, or RUN:CELL if the run has several cells
     pub(crate) run: PathBuf,

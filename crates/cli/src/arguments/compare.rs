@@ -8,7 +8,7 @@ use whylate_core::plan::{SeriesStatistic, Share};
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
-  whylate compare RUN1 RUN2                      two runs; RUN1's folder has the history
+  whylate compare RUN1 RUN2                      two runs; the history is in RUN1's folder
   whylate compare A1,A2,A3,A4 B1,B2,B3,B4        two sets of runs
   whylate compare RUN:idle RUN:l3                two cells of one run
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
@@ -24,7 +24,7 @@ pub(crate) struct CompareArguments {
     /// RUN:CELL, or a file of another tool
     #[arg(value_name = "RUN", num_args = 2.., required = true)]
     pub(crate) sides: Vec<String>,
-    /// Similar runs that show how much runs of the first side vary [default: runs in the first run's folder]
+    /// Runs like those of the first side, to show how much runs vary [default: runs in the first run's folder]
     #[arg(long, value_name = "RUN", num_args = 1.., value_delimiter = ',')]
     pub(crate) history: Option<Vec<PathBuf>>,
     /// The statistic that decides, for example `timer p99.9` [default: the plan's]

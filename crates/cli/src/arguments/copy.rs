@@ -19,7 +19,7 @@ Examples:
 
 Memory is wb (cached), wt (stores go to memory), wc (write-combining), uc- or uc (uncached). A
 driver may map memory as cached although another type was requested. So whylate first times each
-type other than wb; its rows name the type that the timing shows. whylate writes only to memory that
+type other than wb; the rows name the type that the timing shows. whylate writes only to memory that
 no other program uses, unless you name a --device.")]
 pub(crate) struct CopyArguments {
     /// CPU that copies

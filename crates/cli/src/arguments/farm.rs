@@ -18,14 +18,14 @@ Examples:
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
 An interrupted push continues where it stopped; a run that is already in the lake is not changed.
-A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake, as by
-`farm verify`.
+A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake (see
+`farm verify`).
 whylate reaches buckets with `curl`. The credentials come from the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or from the cloud's virtual machine. More: docs/FARM.md."
 )]
 pub(crate) struct PushArguments {
-    /// Run directories (or `latest`), and at the end the lake that they are copied to: s3://BUCKET/PATH,
-    /// gs://…, az://…, file:///PATH, or a folder
+    /// Run directories (or `latest`), then the lake (bucket or folder) to copy them to: s3://BUCKET/PATH, gs://…,
+    /// az://…, file:///PATH, or a folder
     #[arg(value_names = ["RUN", "URL"], num_args = 2.., required = true)]
     pub(crate) words: Vec<String>,
     /// Replaces a run of the same name that is damaged or has other content
@@ -47,7 +47,7 @@ Examples:
   whylate pull s3://latency/farm/2026-11-21-090229-quick DIR         if only one host has this run
   whylate pull s3://latency/farm --check                             reads and checks every object")]
 pub(crate) struct PullArguments {
-    /// URL of the lake; with DIR, the URL of a run: URL/HOST/RUN or URL/RUN
+    /// URL of the lake (the bucket or folder with the runs); with DIR, the URL of a run: URL/HOST/RUN or URL/RUN
     pub(crate) url: String,
     /// Directory for the run; must not exist
     pub(crate) dir: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub(crate) enum FarmCommand {
     Verify(VerifyArguments),
     /// Writes the files that an engine needs to run plans on many machines
     Render(RenderArguments),
-    /// Runs an SQL query on a lake with an installed engine
+    /// Runs an SQL query on the runs of a lake (bucket or folder), with an installed engine
     Query(QueryArguments),
     /// Compares two kernels (or other groups of runs) on each board, and combines all boards
     Compare(FarmCompareArguments),
@@ -84,11 +84,12 @@ Examples:
   whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
-A group is named by the start of the kernel's release, or by terms as in `whylate runs` (plan, host,
-kernel, verdict, started; labels of the farm file are tags: `tag=soc=rk3588`). Runs that are in both
-groups do not count. Each board's complete runs in both groups are compared by their 0.999
-quantiles; the uncertainty of the ratio comes from boards, not samples. A board needs three runs in
-each group. Alternating kernels on a board gives a better comparison than one after the other.
+A group is the start of a kernel release, or terms as in `whylate runs` (plan, host, kernel,
+verdict, started, tag). A label of the farm file is a tag: `tag=soc=rk3588` selects boards whose
+label soc is rk3588. Runs that are in both groups do not count. On each board, the complete runs of
+both groups are compared by their 0.999 quantiles. The uncertainty of the ratio comes from
+differences between boards, not from samples. A board needs three runs in each group. Alternating
+kernels on a board gives a better comparison than one kernel after the other.
 Exit codes as in `whylate compare`: 2 if the second group is worse, 1 if whylate cannot tell or a
 damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
@@ -96,7 +97,7 @@ pub(crate) struct FarmCompareArguments {
     pub(crate) first: String,
     /// The second group, given like the first
     pub(crate) second: String,
-    /// URL or folder of the lake
+    /// URL or folder of the lake (see `whylate push`)
     #[arg(long, value_name = "URL")]
     pub(crate) lake: String,
     /// Effects up to this size do not matter
@@ -146,7 +147,7 @@ pub(crate) struct AskedArguments {
 Examples:
   whylate farm render nightly.toml --for kubernetes --farm farm.toml -o DIR
   whylate farm render quick --for slurm --farm farm.toml -o DIR
-  whylate farm render --for ansible --farm farm.toml -o DIR   for each host, the plan of its labels
+  whylate farm render --for ansible --farm farm.toml -o DIR   each host gets the plan for its labels
 
 A farm file names hosts, labels, plans by label, the schedule and the lake (docs/FARM.md). The
 directory has a README.md that says how to begin.")]
@@ -189,15 +190,15 @@ Examples:
   whylate farm query bounds --lake s3://latency/farm --engine spark --print
 
 Engines are Python modules (duckdb, pyspark); WHYLATE_QUERY_PYTHON names the Python that has them.
-`--print` prints the statements, for a cluster to run. whylate first checks the objects that a
-query uses against their checksums, and leaves damaged objects out (exit code 1). Exit code 69: the
-engine is not installed. A file of your own runs in the engine with your rights: its statements can
+`--print` prints the statements, so that a cluster can run them. whylate first checks the objects
+that a query uses against their checksums, and leaves damaged objects out (exit code 1). Exit code
+69: the engine is not installed. An SQL file of your own runs with your rights: its statements can
 read and write what you can.")]
 pub(crate) struct QueryArguments {
     /// Name of a query in the library, or a file with SQL
     #[arg(required_unless_present = "list")]
     pub(crate) question: Option<String>,
-    /// URL or folder of the lake
+    /// URL or folder of the lake (see `whylate push`)
     #[arg(long, value_name = "URL", required_unless_present = "list")]
     pub(crate) lake: Option<String>,
     /// Engine that runs the queries
@@ -209,7 +210,7 @@ pub(crate) struct QueryArguments {
     /// Prints the statements instead of running them
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub(crate) print: bool,
-    /// Ends with exit code 2 if the answer has rows: for a job that raises alarms
+    /// Ends with exit code 2 if the answer has rows, so that a job can raise an alarm
     #[arg(long, conflicts_with = "print")]
     pub(crate) expect_none: bool,
     /// Prints rows as one JSON document

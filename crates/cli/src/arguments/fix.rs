@@ -37,7 +37,7 @@ A boot that fails is a failed repeat. At the end the campaign removes what it in
 `whylate fix --show DIR/search` shows the result.
 
 Exit codes: 0 something is proved or nothing is needed, 1 nothing is proved or the search is not
-over, 2 the proof does not hold any more (--verify), 3 a setting was not restored, 69 a
+over, 2 the proof no longer holds (--verify), 3 a setting was not restored, 69 a
 permission is missing.")]
 pub(crate) struct FixArguments {
     /// Name of a built-in plan, or path of a TOML file [default: quick]
@@ -45,7 +45,7 @@ pub(crate) struct FixArguments {
     /// Searches for settings that help the running threads of this name, instead of a plan's probes
     #[arg(long, value_name = "NAME", conflicts_with = "plan")]
     pub(crate) task: Option<String>,
-    /// Longest response of the task that is not a miss, for `--goal misses`; a bare number is microseconds
+    /// Deadline of the task for `--goal misses`: a longer response is a miss; a bare number is microseconds
     #[arg(long, value_name = "TIME", requires = "task", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
     /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
@@ -72,10 +72,10 @@ pub(crate) struct FixArguments {
     /// Treatments never to try
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) never: Vec<String>,
-    /// Tries all treatments as if no cause was known, to show how much time the known causes save
+    /// Ignores the known causes and tries all treatments, to show how much time the causes save
     #[arg(long, hide = true)]
     pub(crate) ignore_causes: bool,
-    /// Proposes treatments and tries none: from a measurement, or from a run whose DIR is given as the plan
+    /// Only proposes treatments: from a new measurement, or from a run whose DIR is given as the plan
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
     /// As root, uses a plan file that another user can modify, without asking about its commands and settings
@@ -93,7 +93,7 @@ pub(crate) struct FixArguments {
     /// Shows what the search in DIR proved; measures nothing
     #[arg(long, value_name = "DIR", conflicts_with_all = ["plan", "output", "overrides", "goal", "margin", "seed", "advise", "resume", "yes", "never", "verify", "audit"])]
     pub(crate) show: Option<PathBuf>,
-    /// Writes files that install the proved settings; DIR stands for `/`
+    /// Writes files that install the proved settings, below DIR instead of `/`
     #[arg(long, value_name = "DIR")]
     pub(crate) write: Option<PathBuf>,
     /// Tries treatments that need a boot; stores everything in DIR, which is new or empty

@@ -26,7 +26,7 @@ Examples:
 missed_timer_offsets: from a timer's programmed expiry to the wake-up of its task; wakeup: from the
 wake-up to the decision to run the task; timerandwakeup: both together; switchoff: from the decision
 until the task runs; timerwakeupswitch: all three together, the preemption latency; sharedprio:
-wake-ups that waited for a task of equal or higher priority; no other wake-up histogram has these.")]
+wake-ups that waited for a task of equal or higher priority (in no other wake-up histogram).")]
 pub(crate) struct HistogramsArguments {
     #[command(subcommand)]
     pub(crate) command: Option<HistogramsCommand>,

@@ -206,15 +206,14 @@ fn default_texts(default: &Value, takes: &Takes) -> Vec<String> {
     }
 }
 
-/// The sentence of the key, with the words that it accepts.
+/// The sentence of the key, with the words that it accepts: those that the sentence does not exclude.
 fn help(property: &Value, of_reference: &Value, reference: &str, own: &Flag, takes: &Takes) -> String {
     let sentence = property["description"].as_str().unwrap_or_default().replace('\n', " ");
     let sentence = own.help.clone().unwrap_or(sentence);
     let sentence = sentence.trim_end_matches('.');
-    let words: Vec<&str> = of_reference["oneOf"]
-        .as_array()
-        .map(|words| words.iter().filter_map(|word| word["const"].as_str()).collect())
-        .unwrap_or_default();
+    let all = of_reference["oneOf"].as_array().into_iter().flatten().filter_map(|it| it["const"].as_str());
+    let is_excluded = |word: &str| sentence.contains(&format!("(not `{word}`)"));
+    let words: Vec<&str> = all.filter(|word| !is_excluded(word)).collect();
     match (&of_reference["description"], takes) {
         (_, Takes::Time) => format!("{sentence}; a bare number is microseconds"),
         (_, Takes::Word(word)) => format!("{word}: {sentence}"),

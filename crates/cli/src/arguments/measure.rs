@@ -66,10 +66,10 @@ pub(crate) struct Threads {
     /// Measures with one thread on each CPU: the same as -t -a
     #[arg(short = 'S', long)]
     pub(crate) smp: bool,
-    /// Memory is always locked where that is allowed; accepted because cyclictest asks for it
+    /// Accepted for cyclictest's users: memory is always locked where that is allowed
     #[arg(short, long, hide = true)]
     mlockall: bool,
-    /// clock_nanosleep is the default of the timer; accepted because older versions of cyclictest ask for it
+    /// Accepted for users of older cyclictest: clock_nanosleep is the default of the timer
     #[arg(short, long, hide = true)]
     nanosleep: bool,
 }

@@ -42,7 +42,7 @@ pub(crate) fn tip(words: &[String]) -> Option<String> {
     let of = |nth: usize| found(flags[nth]).map(|(.., tip)| *tip).or_else(|| apart(nth).then_some(HISTOGRAM));
     let (word, tip) = (0..flags.len()).find_map(|nth| Some((flags[nth], of(nth)?)))?;
     Some(format!(
-        "error: `{word}` of cyclictest is not taken\n\n  tip: {tip}\n\nFor more information, try '--help'."
+        "error: `{word}` of cyclictest is not supported\n\n  tip: {tip}\n\nFor more information, try '--help'."
     ))
 }
 

@@ -21,7 +21,7 @@ Examples:
 
 A term is KEY, one of = != ~ < <= > >=, and a value (~: contains); keys are plan, host, kernel,
 verdict, state, tag, note and started. Quote terms with < or > for the shell. Numbers and dates are
-compared only as far as the value goes: 'kernel>6.12' leaves out 6.12.4, and 'started>2026-11-20'
+compared to the precision of the value: 'kernel>6.12' leaves out 6.12.4, and 'started>2026-11-20'
 leaves out all of 20 November. A word without KEY is searched for in all keys. In every command,
 `latest` is the newest run."
 )]

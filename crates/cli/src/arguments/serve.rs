@@ -26,19 +26,19 @@ pub(crate) struct ServeArguments {
     /// Reads runs and files of all users, not only those that belong to this user or root
     #[arg(long)]
     pub(crate) any_owner: bool,
-    /// Lake whose boards are shown
+    /// Lake (bucket or folder with the runs of many machines) whose boards are shown
     #[arg(long, value_name = "URL")]
     pub(crate) lake: Option<String>,
     /// The engine that answers questions about the lake
     #[arg(long, value_name = "ENGINE", default_value = "duckdb", requires = "lake")]
     pub(crate) engine: EngineChoice,
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     pub(crate) address: SocketAddr,
     /// File with the token that clients must send [default: $WHYLATE_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Allows an address other than loopback, with a token, if a proxy with TLS is in front
+    /// Says that a proxy with TLS is in front: allows an address other than loopback, with a token
     #[arg(long)]
     pub(crate) behind_proxy: bool,
 }

@@ -81,7 +81,7 @@ impl Measured {
             (None, [only]) => only.name.clone(),
             (None, cells) => {
                 let names: Vec<&str> = cells.iter().map(|cell| cell.name.as_str()).collect();
-                bail!("{}: it has several cells; name one: RUN:{}", path.display(), names.join(", RUN:"));
+                bail!("{}: there are several cells; name one: RUN:{}", path.display(), names.join(", RUN:"));
             }
         };
         runs::require_cell(&path, &run, &cell)?;

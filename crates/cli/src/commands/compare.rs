@@ -98,7 +98,7 @@ fn compare_as_recorded(sides: &mut [ComparedSide]) -> Option<Warning> {
             }
         }
     }
-    let text = "quantiles are compared as recorded, without the periods that a late task missed: not all results say how many there were";
+    let text = "quantiles are compared as recorded, without missed periods: not all results say how many periods a late task missed";
     was_corrected.then(|| Warning::new(WarningCode::ComparedMixed, text))
 }
 
@@ -361,7 +361,7 @@ fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
     format!("{} max", measure.probe.probe).parse().ok()
 }
 
-/// `; the largest change is CPU 1: timer max 77.0 us to 50.1 ms`.
+/// `; the largest change is CPU 1: timer max from 77.0 us to 50.1 ms`.
 fn largest_change(result: &CompareResult) -> String {
     let size = |it: &&RunContrast| it.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs());
     let Some(largest) = result.contrasts.iter().max_by(|a, b| size(a).total_cmp(&size(b))) else {
@@ -371,7 +371,7 @@ fn largest_change(result: &CompareResult) -> String {
     let (Some(before), Some(after)) = (it.baseline_ns, it.cell_ns) else { return String::new() };
     let cell = if largest.of_cell.is_empty() { String::new() } else { format!("{}: ", largest.of_cell) };
     let (before, after) = (nanoseconds(before), nanoseconds(after));
-    format!("; the largest change is {cell}{} {} {before} to {after}", it.probe, it.statistic)
+    format!("; the largest change is {cell}{} {} from {before} to {after}", it.probe, it.statistic)
 }
 
 /// Compares two cells of one run as the run itself does.

@@ -74,7 +74,7 @@ fn blocks(arguments: &CopyArguments, cpu: CpuId, facts: &Facts) -> Result<Vec<u6
     if arguments.block.is_empty() {
         return Ok(COPY_BLOCKS.to_vec());
     }
-    let facts = facts.cpu(cpu).with_context(|| format!("nothing is known about CPU {cpu}"))?;
+    let facts = facts.cpu(cpu).with_context(|| format!("the kernel reports no facts about CPU {cpu}"))?;
     let block = |size: &whylate_core::plan::Size| {
         let bytes = size.resolve(facts).with_context(|| format!("--block {size}"))?;
         if bytes > COPY_BLOCK_MAX {

@@ -302,7 +302,7 @@ fn export(arguments: &ExplainArguments, options: &Options, form: ExportFormat) -
     let mut reader = open(&arguments.input)?;
     let result = whylate_explain::explain(reader.as_mut(), options)?;
     if result.spikes.is_empty() {
-        bail!("{}: no spike to export; lower --threshold, or name the --task", arguments.input.display());
+        bail!("{}: no spike to export; lower --threshold, or give --task", arguments.input.display());
     }
     let form = match form {
         ExportFormat::Perfetto => Export::Perfetto,

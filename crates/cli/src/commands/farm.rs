@@ -26,7 +26,7 @@ use whylate_store::{Reader, StoreError, assemble};
 const PUSHES_MAX: usize = 4;
 
 pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
-    let Some((url, names)) = arguments.words.split_last() else { bail!("name a run, and a lake") };
+    let Some((url, names)) = arguments.words.split_last() else { bail!("name a run, then a lake") };
     let farm = arguments.farm.as_deref().map(read_farm).transpose()?;
     let how = Push { replace: arguments.replace, asked: asked(&arguments.asked)?, farm };
     let lake = Lake::open(url, true)?;
@@ -125,7 +125,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         for run in lake.unfinished()? {
             damaged += 1;
             output::message(&format!(
-                "whylate: {}/{run}: its push did not finish; push the run again: the push continues where it stopped",
+                "whylate: {}/{run}: its push did not finish; push the run again, which continues where the push stopped",
                 lake.url()
             ));
         }

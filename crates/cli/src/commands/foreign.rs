@@ -44,7 +44,7 @@ pub(super) fn check_campaign(folder: &Path, loader: &LoaderName) -> Result<()> {
         let opened = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         if let Some(problem) = problem(path, &opened)? {
             bail!(
-                "{}: {problem}, and a campaign runs as root: use a folder that only root can write to",
+                "{}: {problem}, and a campaign runs as root; use a folder that only root can write to",
                 path.display()
             );
         }

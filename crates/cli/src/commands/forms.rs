@@ -40,7 +40,7 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
         "give the file that the page shows; from a forum, copy the text of the trace",
     ),
     (b"<html", "a web page", "give the file that the page shows; from a forum, copy the text of the trace"),
-    (b"<?xml", "XML", "whylate reads results of rteval; give other data as text"),
+    (b"<?xml", "XML", "whylate reads only XML of rteval; give other data as text"),
     (b"#!", "a script", "run the script, and give its output"),
     (
         b"{",
@@ -67,7 +67,7 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     (
         b"           CPU0",
         "/proc/interrupts",
-        "it has counts and no times: `whylate run` records the interrupts during a measurement",
+        "the counts have no times; `whylate run` records the interrupts during a measurement",
     ),
 ];
 

@@ -64,7 +64,7 @@ pub(super) fn execute(arguments: &ReportArguments, root: &HostRoot) -> Result<En
     };
     let name = path.to_string_lossy();
     if name.ends_with(".zst") {
-        bail!("{name}: an archive for maintainers ends in {ARCHIVE}");
+        bail!("{name}: the name of an archive for maintainers ends in {ARCHIVE}");
     }
     let is_archive = name.ends_with(ARCHIVE);
     let mut content = text.clone().into_bytes();

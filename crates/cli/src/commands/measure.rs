@@ -27,7 +27,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         bail!("--on-threshold: the probe {} has no threshold", plan.kind());
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
-        bail!("--duration 0: several series share the duration; give --samples, or choose one series");
+        bail!("--duration 0: the duration is divided among the series; give --samples, or choose one series");
     }
     if let Some(path) = arguments.output {
         if arguments.duration.0 == 0 {
@@ -92,7 +92,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     // Without a length, a signal is the only end.
     if arguments.duration.0 > 0 && !result.broke && asked_to_stop.load(Ordering::Relaxed) {
         output::message(&format!(
-            "whylate: the measurement was ended before {} were over",
+            "whylate: the measurement was stopped before {} had passed",
             arguments.duration
         ));
         return Ok(Ending::Incomplete);
@@ -109,7 +109,7 @@ fn cpus_of_threads(arguments: &Threads, facts: &Facts) -> Result<CpuSet> {
         None | Some(0) => Ok(cpus),
         Some(threads) if threads <= cpus.len() => Ok(cpus.iter().take(threads).collect()),
         Some(threads) => bail!(
-            "--threads {threads}: there is one thread on each CPU, and --cpu names only {} ({cpus})",
+            "--threads {threads}: each thread needs its own CPU, and --cpu names only {} ({cpus})",
             cpus.len()
         ),
     }

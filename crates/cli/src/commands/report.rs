@@ -98,9 +98,9 @@ pub(super) fn format_of(
         Some("json") if json => ReportFormat::Terminal,
         Some("json") => bail!("a report is not JSON: `--json` writes the result"),
         Some("pdf") => {
-            bail!("-o: whylate writes no PDF; write .html and print that file, on about two pages")
+            bail!("-o: whylate writes no PDF; write .html and print that file (about two pages)")
         }
-        Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or name its --format"),
+        Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or add --format"),
     })
 }
 

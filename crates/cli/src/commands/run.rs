@@ -161,7 +161,7 @@ pub(super) fn read_plan(name: &str, overrides: &[String], short: bool, yes: bool
     if !path.exists() && !name.contains(['/', '.']) {
         let names: Vec<&str> = builtin::ALL.iter().map(|plan| plan.name).collect();
         bail!(
-            "there is no plan `{name}`: the built-in plans are {}; give a file by its path",
+            "there is no plan `{name}`: the built-in plans are {}; for a file, give a path",
             names.join(", ")
         );
     }
@@ -285,7 +285,7 @@ fn ending(result: &RunResult, info: &RunInfo) -> Ending {
     let findings = audits.flat_map(|it| it.findings).filter(|(_, one)| !one.allowed).count();
     if findings > 0 {
         let findings = if findings == 1 { "1 finding".to_owned() } else { format!("{findings} findings") };
-        output::message(&format!("whylate: the audit has {findings}; --allow accepts findings"));
+        output::message(&format!("whylate: the audit has {findings}; accept findings with --allow"));
         return Ending::Exceeded;
     }
     if broke || result.verdict == Verdict::Fail {

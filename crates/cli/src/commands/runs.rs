@@ -22,7 +22,7 @@ pub(super) fn execute(arguments: &RunsArguments) -> Result<Ending> {
     match &arguments.action {
         None => show(arguments)?,
         Some(RunsCommand::Tag { tags, .. }) if tags.iter().any(|tag| tag.trim().is_empty()) => {
-            bail!("a tag is empty: give a word");
+            bail!("a tag is empty; give a word");
         }
         Some(RunsCommand::Tag { run, tags }) => label(run, |labels| labels.tags.extend(tags.clone()))?,
         Some(RunsCommand::Untag { run, tags }) => {

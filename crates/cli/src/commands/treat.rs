@@ -113,7 +113,7 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let changed: usize =
         all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
     let text = format!("another journal, {}, lists {changed} changed settings", usual.path().display());
-    let fix = "to see and restore these settings: the same command without WHYLATE_STATE_DIR";
+    let fix = "to see and restore these settings, run the same command without WHYLATE_STATE_DIR";
     (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }
 
@@ -194,10 +194,10 @@ fn summary(result: &TreatResult) -> String {
         "status" if all == 0 => "nothing is changed".to_owned(),
         "status" => format!("{} changed; to restore {them}: whylate treat restore", settings(all)),
         _ if is_unknown(result) && all == 0 => {
-            "the changes are unknown: compare the lines above with the machine".to_owned()
+            "the changes are unknown: check the settings in the lines above by hand".to_owned()
         }
         _ if is_unknown(result) => format!(
-            "{} of {} {} as before; other changes are unknown: compare the lines above with the machine",
+            "{} of {} {} as before; other changes are unknown: check the settings in the lines above by hand",
             all - left(result),
             settings(all),
             if all == 1 { "is" } else { "are" }
@@ -229,7 +229,7 @@ fn holder_line(holder: &ChangeHolder) -> String {
     let state = match (holder.alive, holder.kept) {
         (true, _) => "still running",
         (false, true) => "kept until restored",
-        (false, false) => "ended without restoring it",
+        (false, false) => "ended without restoring",
     };
     format!("by `{}`{run} (pid {}) since {}, {state}:", holder.command, holder.pid, holder.since)
 }

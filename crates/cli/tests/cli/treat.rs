@@ -276,7 +276,7 @@ fn what_a_killed_run_left_is_undone_by_the_next_one() {
     child.wait().unwrap();
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "1\n");
     let status = fake.whylate(&["treat", "status"]).stdout;
-    assert!(status.contains("ended without restoring it:") && status.contains(text(&path)), "{status}");
+    assert!(status.contains("ended without restoring:") && status.contains(text(&path)), "{status}");
     let refused = fake.whylate(&["treat", "apply", "ksm"]);
     assert_eq!(refused.code, Some(69), "{refused:?}");
     assert_eq!(fake.read("proc/sys/vm/swappiness"), "60\n", "also by what cannot be applied itself");

@@ -51,7 +51,7 @@ fn check_questions(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError
         }
         for (position, cell) in answer.between.iter().enumerate() {
             if cell.find(&plan.cell).is_none() {
-                let message = format!("there is no cell of {cell}; the cells are {}", known.join(", "));
+                let message = format!("there is no cell `{cell}`; the cells are {}", known.join(", "));
                 return Err(document.error_at(&format!("{key}.between[{position}]"), message));
             }
         }
@@ -68,8 +68,8 @@ fn check_own(plan: &Plan, statistic: &SeriesStatistic) -> Result<(), String> {
     }
     let choices: Vec<&str> = Statistic::ALL.iter().filter(|it| !it.is_own()).map(|it| it.name()).collect();
     let why = match is_timer() {
-        true => "is only known with `causes = true`, which this plan does not have",
-        false => "is only known for `timer`",
+        true => "needs `causes = true`, which this plan does not have",
+        false => "exists only for `timer`",
     };
     Err(format!("`{series} {statistic}` {why}; choose one of {}", choices.join(", ")))
 }

@@ -258,7 +258,7 @@ impl<'a> Document<'a> {
                 .map(|(index, item)| decode(item, &format!("{key}[{index}]")))
                 .collect(),
             other => {
-                let message = format!("is {}; write each as a section `[[{key}]]`", other.type_str());
+                let message = format!("is of type {}; write each as a section `[[{key}]]`", other.type_str());
                 Err(self.error(span, key.to_owned(), message))
             }
         }
@@ -281,7 +281,7 @@ impl<'a> Document<'a> {
             return Err(self.error(
                 span,
                 key.to_owned(),
-                "has no `name`; give it a name, which cells then list",
+                "has no `name`; add a name, so that cells can list it",
             ));
         };
         Ok((kind, self.value(name, &format!("{key}.name"), &[])?, value))
@@ -312,7 +312,7 @@ impl<'a> Document<'a> {
         let kind = match value.get_mut() {
             DeValue::Table(table) => table.remove("kind"),
             other => {
-                let message = format!("is {}, not a table", other.type_str());
+                let message = format!("is of type {}, not a table", other.type_str());
                 return Err(self.error(span, key.to_owned(), message));
             }
         };

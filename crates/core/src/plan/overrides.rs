@@ -22,7 +22,7 @@ pub(super) fn set_in_table<'a>(
     match table.entry(key).or_insert_with(missing).get_mut() {
         DeValue::Table(inner) => set_in_table(inner, rest, value, base),
         DeValue::Array(items) => set_in_array(items, first, rest, value, base),
-        other => Err(format!("`{first}` is {}, not a table", other.type_str())),
+        other => Err(format!("`{first}` is of type {}, not a table", other.type_str())),
     }
 }
 

@@ -80,7 +80,7 @@ impl FromStr for SeriesStatistic {
     fn from_str(text: &str) -> Result<Self, String> {
         let (Some(series), statistic) = Statistic::split(text) else {
             return Err(format!(
-                "`{text}` is not a probe and its statistic; write for example `timer p99.9`"
+                "`{text}` does not name a probe and a statistic; write for example `timer p99.9`"
             ));
         };
         Ok(Self { series: series.to_owned(), statistic: statistic.parse()? })

@@ -66,7 +66,7 @@ impl AuditKind {
     pub const fn fix(self) -> &'static str {
         match self {
             Self::Memory => {
-                "The call waits for the lock of the process's memory, and new pages fault. Allocate before the loop; \
+                "The call waits for the process's memory lock (mmap_lock), and new pages fault. Allocate before the loop; \
                  mallopt(M_TRIM_THRESHOLD, -1) and mallopt(M_MMAP_MAX, 0) keep malloc from calling the kernel."
             }
             Self::File => {
@@ -79,32 +79,32 @@ impl AuditKind {
                 "The write sleeps while the pipe is full. Open the pipe with O_NONBLOCK, and drop what does not fit."
             }
             Self::Process => {
-                "The kernel copies mappings and takes locks meanwhile. Start all threads before the loop."
+                "The kernel copies mappings and takes locks during the call. Start all threads before the loop."
             }
             Self::Yield => {
-                "The call gives the CPU only to threads of the same priority, and waits for no event. Wait for the event instead."
+                "The call gives the CPU only to threads of the same priority, and does not wait for an event. Wait for the event instead."
             }
             Self::RelativeSleep => {
                 "The time between reading the clock and the sleep adds up over the periods. Use clock_nanosleep with TIMER_ABSTIME and \
                  CLOCK_MONOTONIC."
             }
             Self::SettableClock => {
-                "NTP, or a person who sets the clock, moves the moment. Use CLOCK_MONOTONIC."
+                "NTP, or a person who sets the clock, shifts the wake-up. Use CLOCK_MONOTONIC."
             }
             Self::PlainLock => {
-                "Any thread between the two priorities can delay the holder. Use a mutex with PTHREAD_PRIO_INHERIT."
+                "A thread with a priority between holder and waiter can delay the holder. Use a mutex with PTHREAD_PRIO_INHERIT."
             }
             Self::WokenByLower => {
-                "The thread begins only when the waker gets a CPU. Raise the waker's priority, or wait for the event itself."
+                "The thread can start only after the waker gets a CPU. Raise the waker's priority, or wait for the event itself."
             }
             Self::MinorFault => {
-                "The kernel maps each page when it is touched first. Call mlockall(MCL_CURRENT | MCL_FUTURE), and touch memory before the loop."
+                "The kernel maps each page at the first access. Call mlockall(MCL_CURRENT | MCL_FUTURE), and touch memory before the loop."
             }
             Self::MajorFault => {
                 "The thread waits for the disk, or for another thread that changes mappings. Call mlockall(MCL_CURRENT | MCL_FUTURE)."
             }
             Self::NotLocked => {
-                "The kernel may take pages away and fault them in later. Call mlockall(MCL_CURRENT | MCL_FUTURE)."
+                "The kernel may reclaim pages, and the next access faults. Call mlockall(MCL_CURRENT | MCL_FUTURE)."
             }
             Self::NotRealTime => {
                 "Every real-time thread preempts it, and ordinary threads share the CPU with it. Use SCHED_FIFO: `chrt -f -p 50 TID`."

@@ -228,9 +228,9 @@ causes! {
     /// The timer itself expired late, with interrupts enabled.
     TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were enabled ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
     /// The timer of an ordinary thread was still within its timer slack, by which the kernel may delay the expiry.
-    TimerSlack = "timer_slack", Scheduler, ["the kernel may let its timer expire later: an ordinary thread has a timer slack"];
+    TimerSlack = "timer_slack", Scheduler, ["the kernel may delay an ordinary thread's timer by its timer slack"];
     /// The CPU needed the time to leave an idle state.
-    IdleExit = "idle_exit", Idle, ["the CPU took the time to leave idle"];
+    IdleExit = "idle_exit", Idle, ["the CPU was leaving an idle state"];
     /// The task had a page fault.
     PageFault = "page_fault", Idle, ["it had a page fault of its own"];
     /// The task was moved to another CPU.
@@ -238,7 +238,7 @@ causes! {
     /// The scheduler throttled the task: by real-time throttling, for the fair server, or because its deadline runtime was used up.
     Throttled = "throttled", Scheduler, ["it was throttled ({actor|real-time throttling})"];
     /// The switch from one task to another took the time, with interrupts disabled.
-    ContextSwitch = "context_switch", Section, ["the switch between two tasks took the time{place}"];
+    ContextSwitch = "context_switch", Section, ["the context switch took the time{place}"];
     /// The task waited for a lock that another thread held.
     Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
     /// The control group of the task had used up its CPU quota.
@@ -258,7 +258,7 @@ causes! {
     /// Interrupts were provably enabled and no kernel code ran: hardware or firmware.
     Hardware = "hardware", Machine, ["hardware or firmware took the CPU, no kernel code ran"];
     /// The SMT sibling of the CPU slowed the task down.
-    Smt = "smt", Thread, ["the other thread of the core slowed it down"];
+    Smt = "smt", Thread, ["the SMT sibling of the CPU slowed it down"];
     /// No record explains the delay.
     Unattributed = "unattributed", Unknown, ["nothing that was recorded says why; {who} was on the CPU", "nothing that was recorded says why"];
 }

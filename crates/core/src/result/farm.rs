@@ -47,7 +47,7 @@ impl FarmSeries {
     /// What a board without a limit of its own still needs: it can have no alarm about its level.
     pub fn without_limit(&self) -> Option<String> {
         let runs = self.teaching_runs.filter(|runs| *runs < Self::RUNS_TO_LIMIT)?;
-        Some(format!("no learnt limit yet: {runs} of {} runs", Self::RUNS_TO_LIMIT))
+        Some(format!("no learnt limit yet: {runs} of {} needed runs", Self::RUNS_TO_LIMIT))
     }
 }
 

@@ -30,11 +30,11 @@ impl FromStr for FixGoal {
         };
         if below.is_some() && statistic.is_own() {
             return Err(format!(
-                "`{text}`: a limit is judged by what was measured; write `max`, or leave out `<` to lower {statistic}"
+                "`{text}`: a limit applies only to the whole latency; write `max`, or leave out `<` to lower {statistic}"
             ));
         }
         if below.is_some() && statistic.unit() != "ns" {
-            return Err(format!("`{text}`: {statistic} is not a time; leave out `<`"));
+            return Err(format!("`{text}`: {statistic} is not a time; leave out `<` and the value after it"));
         }
         Ok(Self { series: series.map(str::to_owned), statistic, below })
     }

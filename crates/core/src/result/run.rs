@@ -92,7 +92,7 @@ impl RunResult {
             }
             cell.rates.iter_mut().for_each(|rate| rate.series.clear());
         }
-        let text = "histograms and time series of this many CPUs are left out";
+        let text = "histograms and time series are left out, because the run has many CPUs";
         self.warnings.push(Warning::new(WarningCode::HistogramsLeftOut, text));
     }
 }

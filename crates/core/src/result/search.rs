@@ -11,7 +11,7 @@ const KEYS: [&str; 8] = ["plan", "host", "kernel", "verdict", "state", "tag", "n
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
     /// It asks for something that runs do not have.
-    #[error("{term}: there is no `{key}`; choose {}", KEYS.join(", "))]
+    #[error("{term}: there is no key `{key}`; choose {}", KEYS.join(", "))]
     Key {
         term: String,
         /// The text before the sign.

@@ -63,7 +63,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
-        effect: "causes (--causes) and histograms come from tracefs, if tracefs works: they name no senders of interrupts and no functions of `preempt_off`, and a wake-up costs 1.5 us instead of 0.7 us",
+        effect: "causes (--causes) and histograms come from tracefs, if tracefs works. They lack senders of interrupts and functions of `preempt_off`; a wake-up costs 1.5 us instead of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {
@@ -141,7 +141,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "non-maskable interrupts",
         source: "nmi:nmi_handler",
-        effect: "time in NMIs shows as unattributed; arm64's pseudo-NMIs are interrupts by line",
+        effect: "time in NMIs shows as unattributed; pseudo-NMIs of arm64 count as interrupts by line",
         fix: "use a kernel with the event nmi:nmi_handler (x86)",
     },
     Meaning {
@@ -154,12 +154,12 @@ const MEANINGS: [Meaning; 25] = [
         name: "page faults",
         source: "exceptions:page_fault_user, _kernel, or a function's entry",
         effect: "page faults of the measured process are not named",
-        fix: "x86, or a kernel for arm64 whose functions BPF programs can be attached to (CONFIG_DYNAMIC_FTRACE_WITH_CALL_OPS, 6.4)",
+        fix: "use x86, or arm64 with Linux 6.4 or newer and CONFIG_DYNAMIC_FTRACE_WITH_CALL_OPS, so that BPF programs can attach to functions",
     },
     Meaning {
         name: "migrations",
         source: "sched:sched_migrate_task",
-        effect: "the time after the measured thread was moved to another CPU is not named",
+        effect: "late time after a move of the measured thread to another CPU is not attributed to the move",
         fix: "use a kernel with the event sched:sched_migrate_task",
     },
     Meaning {

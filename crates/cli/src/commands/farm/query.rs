@@ -24,9 +24,9 @@ pub(super) fn query(arguments: &QueryArguments) -> Result<Ending> {
         Some(question) => question.sql.to_owned(),
         None if !name.contains(['/', '.']) => {
             let names: Vec<&str> = whylate_farm::library().iter().map(|question| question.name).collect();
-            bail!("there is no query `{name}`; the queries are {}; give a file by its path", names.join(", "))
+            bail!("there is no query `{name}`; the queries are {}; for a file, give a path", names.join(", "))
         }
-        None => fs::read_to_string(name).with_context(|| format!("cannot read the question {name}"))?,
+        None => fs::read_to_string(name).with_context(|| format!("cannot read the query {name}"))?,
     };
     let asked = AskedLake::open(lake, arguments.engine)?;
     if arguments.print {
@@ -95,8 +95,8 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
     let found = compare_groups(&rows, &RunGroup::of(first)?, &RunGroup::of(second)?, arguments.margin.0);
     if found.is_empty() {
         bail!(
-            "no board has {RUNS_MIN} complete runs in each group (`{first}` and `{second}`); groups of different boards need \
-             two boards each with {RUNS_MIN} runs"
+            "no board has {RUNS_MIN} complete runs in each group (`{first}` and `{second}`); groups without a common \
+             board need two boards each, with {RUNS_MIN} runs on each board"
         );
     }
     if arguments.json {
@@ -109,7 +109,7 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
             "damaged": rows.damaged,
         }))?;
     } else {
-        output::print(&format!("0.999 quantiles of {second} over those of {first}:\n"))?;
+        output::print(&format!("0.999 quantiles of {second} divided by those of {first}:\n"))?;
         output::print(&found.iter().map(paragraph).collect::<String>())?;
     }
     let has = |outcome| found.iter().any(|it| it.outcome == outcome);
@@ -158,7 +158,7 @@ fn paragraph(found: &FarmComparison) -> String {
         text += &format!("    {disagrees}{}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
     }
     if found.leaves_missed_out {
-        text += "    missed periods left out: an earlier version pushed some of the runs\n";
+        text += "    missed periods left out: some runs were pushed by an earlier version\n";
     }
     if !found.left_out.is_empty() {
         text += &format!("    left out, with fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));

@@ -125,7 +125,7 @@ impl MachineAdviser<'_> {
         }
         output::message(match rules.mode {
             FixMode::Audit => {
-                "each repeat applies these settings, leaves out one of them in turn, and restores them:"
+                "each repeat applies all of these settings, or all but one in turn, and then restores them:"
             }
             _ => "these treatments may help; each repeat applies some of them and restores the settings:",
         });

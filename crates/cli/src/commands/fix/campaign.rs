@@ -37,7 +37,7 @@ pub(super) fn execute(arguments: &FixArguments, folder: &Path, host: &Host) -> R
         if !campaign.removed {
             remove(&folder, campaign, host)?;
         }
-        output::message(&format!("the campaign is removed; its results remain in {}", folder.display()));
+        output::message(&format!("the campaign was removed; its results remain in {}", folder.display()));
         return Ok(Ending::Pass);
     }
     use_all_cpus(&host.running);
@@ -209,8 +209,8 @@ pub(super) fn refuse_search_of_campaign(search: &Path) -> Result<()> {
         return Ok(());
     }
     match how_to_go_on(search) {
-        Some(how) => bail!("--resume: {} is the search of a campaign; to continue: {how}", search.display()),
-        None => bail!("--resume: {} is the search of a campaign, which has ended", search.display()),
+        Some(how) => bail!("--resume: {} belongs to a campaign; to continue it: {how}", search.display()),
+        None => bail!("--resume: {} belongs to a campaign, which has ended", search.display()),
     }
 }
 

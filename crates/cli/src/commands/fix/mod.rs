@@ -153,7 +153,7 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
     let mut plan = reader.info().plan.clone();
     let FixResult { registration, recommended, .. } = result_of(proved)?;
     if recommended.is_empty() {
-        bail!("{}: that search proved nothing, so there is nothing to verify", proved.display());
+        bail!("{}: the search proved nothing, so there is nothing to verify", proved.display());
     }
     let is_proved = |name: &String| recommended.contains(name);
     let arms: Vec<_> = registration.arms.into_iter().filter(|arm| is_proved(&arm.treatment.name)).collect();
@@ -264,7 +264,7 @@ fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path
         "{} lowers {} on CPU {} (cells {}), for at most {}, into {}",
         match registration.mode {
             FixMode::Search => "searching for what",
-            FixMode::Verify => "checking whether what was proved",
+            FixMode::Verify => "checking whether what was proved still",
             FixMode::Audit => "checking which of the settings",
         },
         registration.goal,

@@ -129,7 +129,7 @@ fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
             // The receiver is gone only while the process is ending.
             let _ = requests.send((request, answer));
         }
-        Err(error) => answer.send(Err(format!("the request is not understood: {error}"))),
+        Err(error) => answer.send(Err(format!("cannot read the request: {error}"))),
     }
 }
 
@@ -165,7 +165,7 @@ fn connect(folder: &Path, pid: Option<u32>) -> Result<(u32, UnixStream)> {
         (None, _, Some(pid)) => bail!("process {pid} is not a running `whylate histograms` of this user"),
         (Some((last, _)), false, _) => {
             let pids: Vec<String> = running.iter().map(|(pid, _)| pid.to_string()).collect();
-            bail!("more than one is running: {} and {last}; choose one with --pid", pids.join(", "))
+            bail!("several processes are running: {} and {last}; choose one with --pid", pids.join(", "))
         }
     }
 }

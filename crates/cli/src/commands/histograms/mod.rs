@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const INTERVAL_MIN: Nanos = Nanos::from_millis(100);
 /// After this time without a wake-up there is a warning: a machine with real-time tasks has woken one by then.
 const NO_WAKEUP_AFTER: Duration = Duration::from_secs(1);
-const ORDINARY_TOO: &str = "add --priority all, which counts ordinary tasks, too";
+const ORDINARY_TOO: &str = "add --priority all, which also counts ordinary tasks";
 
 pub(super) fn execute(arguments: &HistogramsArguments, host: &Host) -> Result<Ending> {
     let tell = |act, of: &ControlArguments| {
@@ -195,7 +195,7 @@ impl Session<'_> {
         let measured: CpuSet = self.histograms.cpus().clone();
         let cpus = match &request.cpus {
             Some(cpus) if cpus.intersection(&measured).is_empty() => {
-                bail!("--cpus {cpus}: none of them is measured; the measured CPUs are {measured}")
+                bail!("--cpus {cpus}: none of these CPUs is measured; the measured CPUs are {measured}")
             }
             Some(cpus) => cpus.intersection(&measured),
             None => measured,
@@ -265,8 +265,8 @@ fn no_wakeups(arguments: &HistogramsArguments, cpus: &CpuSet) -> Warning {
     let task = arguments.task.as_ref().map(|task| format!(" named by --task {task}")).unwrap_or_default();
     let (priorities, fix) = match min == i32::MIN {
         true => (String::new(), None),
-        false if min == max => (format!(" of priority {min}"), Some(ORDINARY_TOO)),
-        false => (format!(" of the priorities {min} to {max}"), Some(ORDINARY_TOO)),
+        false if min == max => (format!(" with priority {min}"), Some(ORDINARY_TOO)),
+        false => (format!(" with a priority from {min} to {max}"), Some(ORDINARY_TOO)),
     };
     let text = format!("no task{task}{priorities} was woken up on CPU {cpus}: the histograms are empty");
     match fix {

@@ -37,7 +37,7 @@ impl Tree {
         fs::create_dir_all(top).with_context(failed)?;
         let is_empty = fs::read_dir(top).with_context(failed)?.next().is_none();
         if !is_empty && !top.join(MARK).exists() {
-            bail!("--output {} is not empty; give a folder that is, or does not exist", top.display());
+            bail!("--output {} is not empty; give an empty or a new folder", top.display());
         }
         fs::write(top.join(MARK), "").with_context(failed)?;
         let folders = HistogramKind::ALL.map(folder);

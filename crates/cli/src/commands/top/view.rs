@@ -113,7 +113,7 @@ impl View for TopView {
         draw_list(("share", "     max     /s CPU thieves"), &thieves(top, self.order), right, buffer);
         let lost = if top.lost > 0 { format!("; {} records lost", count(top.lost)) } else { String::new() };
         let is_silent = top.cpus.iter().all(|cpu| cpu.max_record.is_none());
-        let silent = if is_silent { "; no real-time task was woken (--priority all)" } else { "" };
+        let silent = if is_silent { "; no real-time task was woken: try --priority all" } else { "" };
         line(buffer, last, 0, &format!("? help, s sort, i IPIs, q end{lost}{silent}"), Style::new());
     }
 

@@ -73,7 +73,7 @@ pub struct PageattrPlan {
     pub device: Option<PathBuf>,
     /// Size of a buffer.
     pub size: Bytes,
-    /// Whether one buffer is allocated at the start and written every time, instead of a new one each time.
+    /// Allocates one buffer at the start and rewrites it each time, instead of allocating a new one.
     pub reuse: bool,
     /// Buffers per second over all CPUs (`100/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
@@ -104,7 +104,7 @@ Examples:
 
 The queues of a disk determine which CPU handles its interrupts; /proc/interrupts shows the CPU."))]
 pub struct IrqThreadPlan {
-    /// CPUs whose threads trigger the interrupts, one thread on each.
+    /// CPUs on which threads trigger the interrupts, one thread on each.
     pub cpus: CpuSelector,
     /// Source of the interrupts.
     pub source: IrqSource,
@@ -154,7 +154,7 @@ impl Words for PageattrPlan {
             return Err(KeyError::new("size", "must be above 0; write for example `1MiB`"));
         }
         if self.device.is_some() && self.source == BufferSource::Secretmem {
-            return Err(KeyError::new("device", "makes no secret memory; leave it out, or `source`"));
+            return Err(KeyError::new("device", "makes no secret memory; leave out `device` or `source`"));
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ pub struct ExecPlan {
     /// Unit of the rate that --rate-pattern finds: `rectangles_per_s`.
     #[serde(default = "default_rate_unit")]
     pub rate_unit: String,
-    /// Whether the command is started again each time it ends with status 0, until the load is stopped.
+    /// Starts the command again each time it ends with status 0, until the load is stopped.
     #[serde(default)]
     pub restart: bool,
 }

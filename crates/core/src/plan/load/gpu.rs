@@ -25,7 +25,7 @@ Each result is checked: the load fails if a sum, product, copy or image is wrong
 pub struct GpuPlan {
     /// CPUs of the threads that submit work to the device, one thread on each.
     pub cpus: CpuSelector,
-    /// Work that the device does in each turn.
+    /// Work that the device does in each iteration.
     pub work: GpuWork,
     /// Driver interface (CUDA has no `matrix`, `submit-storm` and `poll`).
     pub api: GpuApi,
@@ -34,14 +34,14 @@ pub struct GpuPlan {
     pub device: Option<String>,
     /// Kind of memory that the work uses; for copies, the kind of the buffer on the host.
     pub memory: GpuMemory,
-    /// Bytes processed in each turn.
+    /// Bytes processed in each iteration.
     pub size: Bytes,
-    /// How the thread waits for the end of the device's work.
+    /// How the thread waits until the device has finished.
     pub wait: GpuWait,
     /// Real-time priority (SCHED_FIFO) of the thread; by default an ordinary task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<u8>,
-    /// Turns per second over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
+    /// Iterations per second over all CPUs (`60/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 

@@ -36,7 +36,7 @@ pub struct GraphicsPlan {
     /// Tests of x11perf, one after another.
     pub tests: Vec<String>,
     /// Whether each operation of x11perf waits for the one before it.
-    #[schemars(extend("x-flag" = Flag::off("no-sync", "Lets x11perf send operations without waiting for each")))]
+    #[schemars(extend("x-flag" = Flag::off("no-sync", "Lets x11perf send operations without waiting for each one")))]
     pub sync: bool,
     /// Device node of the graphics device for `drm-draw` and `drm-flip`; by default the first suitable one.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -30,7 +30,7 @@ pub struct MemoryPlan {
     pub access: MemoryAccess,
     /// NUMA node of the buffers; by default the node of the CPU.
     pub node: Option<u32>,
-    /// Whether the buffers use huge pages.
+    /// Uses huge pages for the buffers.
     #[serde(default)]
     pub huge_pages: bool,
     /// Target rate: bytes per second over all CPUs (`500MB/s`) or a share of time (`25%`); by default as fast as

@@ -21,11 +21,11 @@ Examples:
   whylate load framebuffer --variant uncached --device /sys/bus/pci/devices/0000:00:02.0/resource0
   whylate load framebuffer --backend card --rate 60/s
 
-Without --device the load takes write-combining memory that no display shows: a buffer of a graphics
+Without --device the load uses write-combining memory that no display shows: a buffer of a graphics
 driver (such as vgem), pages of the module whylate_memtype, or a region of a PCI device.
 `--backend card` is the memory of a graphics card, mapped through Vulkan (whylate-gpu)."))]
 pub struct FramebufferPlan {
-    /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
+    /// CPUs on which threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
     /// Framebuffer to write: `/dev/fb0`, `/dev/dri/card0`, `/dev/whylate_memtype`, or `resource0_wc` of a PCI device in
     /// sysfs; by default the first that no display shows.
@@ -58,7 +58,7 @@ Examples:
 
 At the end the load restores the screen of a virtual console; on other terminals the lines remain."))]
 pub struct ConsolePlan {
-    /// CPUs whose threads write, one thread on each; with `others`, only the first of these CPUs.
+    /// CPUs on which threads write, one thread on each; with `others`, only the first of these CPUs.
     pub cpus: CpuSelector,
     /// Terminal to write to; by default the console that is currently shown (/dev/tty0).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ impl Words for FramebufferPlan {
         let is_write = self.through == FramebufferAccess::Write;
         if is_write && self.variant != FramebufferVariant::AsIs {
             let message =
-                "the kernel copies what is written: `through = \"write\"` has the variant `as-is` only";
+                "`through = \"write\"` has the variant `as-is` only, since the kernel copies the data";
             return Err(KeyError::new("variant", message));
         }
         if is_write && self.device.is_none() {

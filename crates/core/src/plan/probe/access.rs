@@ -81,7 +81,7 @@ impl ProbeWords for AccessPlan {
         check_samples(self.samples)?;
         check_period(self.interval).map_err(|message| KeyError::new("interval", message))?;
         if !(1..=1000).contains(&self.passes) {
-            return Err(KeyError::new("passes", format!("{} is out of range; it is 1 to 1000", self.passes)));
+            return Err(KeyError::new("passes", format!("{} is out of range; give 1 to 1000", self.passes)));
         }
         if self.accesses == Some(0) {
             return Err(KeyError::new("accesses", "must be above 0; leave it out for the whole working set"));

@@ -26,9 +26,9 @@ Examples:
   whylate measure dispatch --cpu 3 --source rtc --interval 500us --duration 1m --json
   whylate measure dispatch --cpu 3 --source uio0 --interval 1ms
 
-Below the table is a histogram in rows of 10 us. timerfd, nanosleep and rtc report the programmed
-time of an interrupt. For the other sources whylate estimates this time from the period and the
-earliest of the last interrupts."))]
+Below the table is a histogram with a row for each 10 us. timerfd, nanosleep and rtc report the
+programmed time of an interrupt. For the other sources whylate estimates this time from the period
+and the earliest recent interrupt."))]
 pub struct DispatchPlan {
     /// CPUs to measure; by default the plan's target CPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub struct DispatchPlan {
     pub hold_cpu_dma_latency: bool,
     /// Whether BPF programs also measure the parts of each latency (needs root, BPF and BTF).
     #[schemars(extend("x-flag" =
-        Flag::off("no-parts", "Measures only whole latencies, without the BPF programs that measure their parts")))]
+        Flag::off("no-parts", "Measures only total latencies, without the BPF programs that measure their parts")))]
     pub parts: bool,
 }
 
@@ -83,10 +83,10 @@ impl DispatchPlan {
         let source = self.source;
         match (source, self.interval) {
             (DispatchSource::Uio(_), None) => Err(format!(
-                "the probe cannot know how often {source} interrupts; say so with `interval`, for example `1ms`"
+                "the probe cannot know how often {source} interrupts; give its period with `interval`, for example `1ms`"
             )),
             (DispatchSource::RtcUpdate, Some(interval)) if interval != Nanos::from_secs(1) => {
-                Err(format!("{interval} is not possible: the clock's update interrupt comes once a second"))
+                Err(format!("{interval} is not possible; leave it out: the clock updates once a second"))
             }
             (DispatchSource::RtcUpdate, _) => Ok(Nanos::from_secs(1)),
             (DispatchSource::Rtc, interval) => {

@@ -25,7 +25,7 @@ impl Mark {
         if text.is_empty() || text.len() > Self::TEXT_MAX || text.contains('\0') {
             let length = Self::TEXT_MAX;
             return Err(format!(
-                "`marker:{text}` is not a mark: TEXT has 1 to {length} bytes, and none is zero"
+                "`marker:{text}` is not a mark: TEXT has 1 to {length} bytes, none of them zero"
             ));
         }
         Ok(Self::Marker { text: text.to_owned() })
@@ -68,7 +68,7 @@ impl FromStr for Mark {
                 .map(|(path, function)| Self::Function { path: path.into(), function })
         };
         mark.ok_or_else(|| {
-            format!("`{text}` is not a mark: FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT")
+            format!("`{text}` is not a mark; write FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT")
         })
     }
 }

@@ -35,11 +35,11 @@ kinds! {
         "timer" => Timer(TimerPlan),
         /// how long a task that never sleeps loses the CPU
         "stall" => Stall(StallPlan),
-        /// how long after an interrupt the process that waits for it starts to run
+        /// how long after an interrupt the waiting process starts to run
         "dispatch" => Dispatch(DispatchPlan),
         /// how long a message to another CPU and back takes
         "roundtrip" => Roundtrip(RoundtripPlan),
-        /// how long a periodic task takes to read its data after other tasks ran, and to read it again at once
+        /// how long a periodic task takes to read its data after other tasks ran, and to read it again immediately
         "access" => Access(AccessPlan),
         /// the kernel's latency histograms of the tasks that the plan names
         "histograms" => Histograms(HistogramsPlan),
@@ -150,7 +150,7 @@ fn refuse_deadline(policy: Policy) -> Result<(), KeyError> {
 
 /// Without any sample there is nothing to measure.
 fn check_samples(samples: Option<u64>) -> Result<(), KeyError> {
-    let message = "must be above 0; leave it out for no bound";
+    let message = "must be above 0; leave it out for no limit";
     if samples == Some(0) { Err(KeyError::new("samples", message)) } else { Ok(()) }
 }
 

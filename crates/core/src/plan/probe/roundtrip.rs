@@ -21,15 +21,14 @@ Examples:
   whylate measure roundtrip --cpus 1,2 --method futex --samples 100000
   whylate measure roundtrip --cpus 2,2 --method pipe,unix --json
 
-The methods share the duration. If both CPUs have the same clock, each direction is also measured
-alone. For methods that sleep, both CPUs may be the same."))]
+The duration is divided among the methods. If both CPUs have the same clock, each direction is also
+measured separately. For methods that sleep, both CPUs may be the same."))]
 pub struct RoundtripPlan {
-    /// The two CPUs, first the CPU that sends the message: `"1,2"`; by default the first target CPU and another usable
-    /// one.
+    /// The two CPUs, the sender of the message first: `"1,2"`; by default the first target CPU and another usable one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<CpuPair>,
-    /// How the message is passed: `all`, or some of spin, futex, eventfd, pipe, unix, udp. The methods share the
-    /// duration.
+    /// How the message is passed: `all`, or some of spin, futex, eventfd, pipe, unix, udp. The duration is divided
+    /// among the methods.
     pub method: RoundtripMethods,
     /// Ends each method early, after this number of round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,7 +143,7 @@ impl FromStr for CpuPair {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("`{text}` is not two CPUs; write for example `1,2`, first the CPU that sends the message")
+            format!("`{text}` is not two CPUs; write the sender first, for example `1,2`")
         };
         let number = |digits: &str| digits.trim().parse().map(CpuId).map_err(|_| wrong());
         let (from, to) = text.split_once(',').or_else(|| text.split_once('-')).ok_or_else(wrong)?;
@@ -158,7 +157,7 @@ impl fmt::Display for CpuPair {
     }
 }
 
-as_text!(CpuPair, "1,2", "Two CPUs, first the CPU that sends the message; both may be the same");
+as_text!(CpuPair, "1,2", "Two CPUs, the sender of the message first; both may be the same");
 
 words! {
     /// How a message travels, cheapest first.

@@ -22,7 +22,7 @@ Examples:
   whylate measure stall --cpu 1 --threshold 3100cycles --working-set l2/2
   whylate measure stall --cpu 1 --break 50us      stops at the first gap above 50us
 
-The loop never sleeps and uses all CPU time that the kernel leaves. At real-time priority whylate
+The loop never sleeps and uses all CPU time that the kernel leaves it. At real-time priority whylate
 refuses to run the loop on the last housekeeping CPU."))]
 pub struct StallPlan {
     /// CPUs to measure; by default the plan's target CPUs.
@@ -34,7 +34,8 @@ pub struct StallPlan {
     pub priority: u32,
     /// Scheduling policy of the threads (not `deadline`).
     pub policy: Policy,
-    /// Size of a buffer: each turn of the loop also reads one of its cache lines, so cache misses show as longer turns.
+    /// Size of a buffer; each iteration of the loop also reads one of its cache lines, so cache misses show as longer
+    /// iterations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_set: Option<Size>,
     /// Stops the measurement at a gap above this; the exit code is then 2.

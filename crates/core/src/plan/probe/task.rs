@@ -84,7 +84,7 @@ impl FromStr for Per {
             text => {
                 let period: Nanos = text
                     .parse()
-                    .map_err(|_| format!("`{text}` is not rhythm, wakeup, period or a time such as 5ms"))?;
+                    .map_err(|_| format!("`{text}`: write rhythm, wakeup, period or a time such as 5ms"))?;
                 if period.0 == 0 {
                     return Err("a period must be above 0".to_owned());
                 }
@@ -124,13 +124,13 @@ impl TaskPlan {
             (Some(begin), Some(end)) => {
                 let [begin, end] = [parsed("begin", begin)?, parsed("end", end)?];
                 if Mark::is_ambiguous(&begin, &end) {
-                    let message = "neither text may be the beginning of the other";
+                    let message = "neither mark's text may begin with the other's";
                     return Err(KeyError::new("end", message));
                 }
                 Ok(Some([begin, end]))
             }
-            (None, Some(_)) => Err(KeyError::new("begin", "is missing: an activation needs both ends")),
-            (Some(_), None) => Err(KeyError::new("end", "is missing: an activation needs both ends")),
+            (None, Some(_)) => Err(KeyError::new("begin", "is missing; give both `begin` and `end`")),
+            (Some(_), None) => Err(KeyError::new("end", "is missing; give both `begin` and `end`")),
         }
     }
 
@@ -179,7 +179,7 @@ impl ProbeWords for TaskPlan {
         }
         self.marks()?;
         if !self.allow.is_empty() && !self.audit {
-            return Err(KeyError::new("allow", "allows findings of an audit: it needs `audit = true`"));
+            return Err(KeyError::new("allow", "needs `audit = true`: it allows findings of the audit"));
         }
         if self.deadline.is_some_and(|deadline| deadline.0 == 0) {
             return Err(KeyError::new("deadline", "must be above 0"));

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply boot 'isolcpus=1 nohz_full=1'     checks if this kernel was booted with it
-To test it, with a boot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
+  whylate treat apply boot 'isolcpus=1 nohz_full=1'     checks that this kernel was booted so
+To test it, with a reboot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
 pub struct BootPlan {
     /// Words of the kernel command line: `isolcpus=1 nohz_full=1`.
     #[serde(default, skip_serializing_if = "String::is_empty")]

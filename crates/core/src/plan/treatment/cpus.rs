@@ -18,8 +18,8 @@ Examples:
   whylate cpus                                    what still runs on CPU 1
   whylate treat restore
 
-To run another program on the shielded CPUs, write its PID to the group whylate-shield (cgroup v1:
-tasks; cgroup v2: cgroup.procs), then pin the program to these CPUs (taskset)."))]
+To run another program on the shielded CPUs, write its PID to `cgroup.procs` (cgroup v1: `tasks`) of
+the group whylate-shield, then pin the program to these CPUs (taskset)."))]
 pub struct ShieldPlan {
     /// Which CPUs are shielded.
     #[serde(default = "CpuSelector::target")]
@@ -121,7 +121,7 @@ pub struct GovernorPlan {
     pub cpus: CpuSelector,
 }
 
-/// Takes the other SMT threads of cores offline.
+/// Takes the SMT siblings of CPUs offline.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

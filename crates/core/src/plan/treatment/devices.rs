@@ -50,7 +50,7 @@ pub struct PciPowerPlan {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply ethtool --delay 0s                     an interrupt for each packet, at once
+  whylate treat apply ethtool --delay 0s                     an immediate interrupt for each packet
   whylate treat apply ethtool eth0 --delay 500us             at most one interrupt per 500 us
   whylate treat apply ethtool eth0 --link-sleep off          no Energy-Efficient Ethernet
 An interface whose driver does not report these settings is left out; if you named it, a warning
@@ -92,6 +92,6 @@ impl Words for PciPowerPlan {
 
 fn named(key: &'static str, names: &[String]) -> Result<(), KeyError> {
     let is_name = |name: &String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-    let message = "names something that is not a device; leave it out for all";
+    let message = "must list names of devices; leave it out for all";
     if !names.is_empty() && names.iter().all(is_name) { Ok(()) } else { Err(KeyError::new(key, message)) }
 }

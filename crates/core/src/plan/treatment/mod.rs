@@ -57,7 +57,7 @@ kinds! {
         "ethtool" => Ethtool(EthtoolPlan),
         /// Sets the frequency governor, frequency limits, energy preference, turbo.
         "governor" => Governor(GovernorPlan),
-        /// Takes the other SMT threads of cores offline.
+        /// Takes the SMT siblings of CPUs offline.
         "smt-off" => SmtOff(SmtOffPlan),
         /// Disables idle states that take long to leave.
         "idle" => Idle(IdlePlan),

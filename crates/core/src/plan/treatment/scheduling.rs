@@ -64,8 +64,8 @@ pub struct WorkqueuePlan {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply fair-server --cpus 1          0: a real-time loop may use all CPU time
-  whylate treat apply fair-server 20ms --cpus 1     of each period (1s, unless it was changed)"))]
+  whylate treat apply fair-server --cpus 1          none: a real-time loop may use all CPU time
+  whylate treat apply fair-server 20ms --cpus 1     20 ms of each period (1s by default)"))]
 pub struct FairServerPlan {
     /// CPU time in each period.
     #[serde(default)]

@@ -96,7 +96,7 @@ switches! {
 #[schemars(extend("x-examples" = "\
 Examples:
   whylate treat apply rt-throttling            no limit: a real-time loop may take all of a CPU
-  whylate treat apply rt-throttling 980ms      of each period"))]
+  whylate treat apply rt-throttling 980ms      at most 980 ms of each period"))]
 pub struct RtThrottlingPlan {
     /// CPU time in each period (`kernel.sched_rt_period_us`); by default without a limit.
     #[schemars(extend("x-flag" = Flag::positional("runtime")))]
@@ -171,7 +171,7 @@ impl Words for CachePartitionPlan {
             ("others_bandwidth_percent", self.others_bandwidth_percent),
         ] {
             if percent.is_some_and(|percent| !(1..=99).contains(&percent)) {
-                return Err(KeyError::new(key, "is out of range; it is 1 to 99"));
+                return Err(KeyError::new(key, "is out of range; give 1 to 99"));
             }
         }
         Ok(())

@@ -183,7 +183,7 @@ mod tests {
         };
         let old = strip(&series);
         assert!(old.figures.ends_with(&format!("({LEFT_OUT})")), "{}", old.figures);
-        assert_eq!(old.caption, "nightly: idle timer; no learnt limit yet: 9 of 14 runs");
+        assert_eq!(old.caption, "nightly: idle timer; no learnt limit yet: 9 of 14 needed runs");
         (series.leaves_missed_out, series.teaching_runs) = (false, Some(14));
         let new = strip(&series);
         assert!(!new.figures.contains(LEFT_OUT), "{}", new.figures);
