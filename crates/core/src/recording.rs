@@ -2,6 +2,7 @@
 //! traces) produce it; the analysis reads it.
 
 use crate::CpuId;
+use std::sync::Arc;
 
 /// The actor for what this program does to the CPUs that it measures.
 pub const OWN: &str = "whylate itself";
@@ -198,8 +199,10 @@ pub struct Activation {
     pub work: Option<Divided>,
     /// System calls in which it ran long without a sleep, in the order of time.
     pub calls: Vec<LongCall>,
-    /// Samples of it while it ran for longer than usual, in the order of time.
+    /// Samples of it, in the order of time: most of them while it ran for longer than usual.
     pub samples: Vec<OwnSample>,
+    /// What its thread does in ordinary activations; `None` if no samples of these are known.
+    pub ordinary: Option<Arc<Ordinary>>,
     /// How often it was on another CPU than before.
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
@@ -226,6 +229,15 @@ pub struct OwnSample {
     pub is_in_kernel: bool,
     /// The functions of its program, innermost first, as far as frame pointers lead.
     pub stack: Vec<Frame>,
+}
+
+/// What a thread does in its ordinary activations: those that run no longer than usual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ordinary {
+    /// Samples, evenly spread over the running time: the functions of the program, innermost first.
+    pub stacks: Vec<Vec<Frame>>,
+    /// The average running time of such an activation.
+    pub ran_ns: u64,
 }
 
 /// A function on the stack of a program.

@@ -1,6 +1,7 @@
 //! Pictures that every format can draw from the same data: bars of parts, and effects with their intervals.
 
-use whylate_core::result::CauseClass;
+use whylate_core::figure::nanoseconds;
+use whylate_core::result::{CauseClass, OwnSamples};
 
 /// Bars of parts, one below the other.
 #[derive(Debug, Default)]
@@ -62,6 +63,54 @@ pub(crate) fn class_fill(class: CauseClass) -> char {
         CauseClass::Machine => '#',
         CauseClass::Scheduler => '=',
         CauseClass::Unknown => '·',
+    }
+}
+
+/// Functions under the functions that called them, each as wide as its part of the time.
+#[derive(Debug, Default)]
+pub(crate) struct Flame {
+    pub(crate) title: String,
+    pub(crate) calls: Vec<FlameCall>,
+}
+
+/// A call in a flame graph.
+#[derive(Debug)]
+pub(crate) struct FlameCall {
+    pub(crate) depth: u64,
+    /// Its place and its width, in [0, 1].
+    pub(crate) from: f64,
+    pub(crate) width: f64,
+    pub(crate) function: String,
+    pub(crate) times: String,
+    /// Part of its time that is more than in an ordinary activation; `None` where ordinary activations are not known.
+    pub(crate) more: Option<f64>,
+}
+
+impl Flame {
+    pub(crate) fn new(title: String, samples: &OwnSamples) -> Self {
+        let whole = samples.count.max(1) as f64;
+        // Where the next call of each depth begins.
+        let mut next: Vec<f64> = vec![0.0];
+        let calls = samples.calls.iter().map(|call| {
+            let (depth, width) = (call.depth as usize, call.samples as f64 / whole);
+            next.truncate(depth + 1);
+            let from = next.last().copied().unwrap_or_default();
+            next.push(from);
+            if let Some(after) = next.get_mut(depth) {
+                *after = from + width;
+            }
+            let here = nanoseconds(call.ns);
+            let times = match call.ordinary_ns {
+                Some(ordinary_ns) => {
+                    format!("at least {here}, in an ordinary activation {}", nanoseconds(ordinary_ns))
+                }
+                None => format!("at least {here}"),
+            };
+            let more = |ordinary_ns: u64| call.ns.saturating_sub(ordinary_ns) as f64 / call.ns.max(1) as f64;
+            let function = call.function.clone();
+            FlameCall { depth: call.depth, from, width, function, times, more: call.ordinary_ns.map(more) }
+        });
+        Self { title, calls: calls.collect() }
     }
 }
 

@@ -2,7 +2,7 @@
 //! by each writer. Only the writers know widths, colours, Markdown and HTML, and only they escape.
 
 use crate::charts::Chart;
-use crate::pictures::{Cards, Forest, Shares};
+use crate::pictures::{Cards, Flame, Forest, Shares};
 use whylate_core::Warning;
 use whylate_core::result::{CauseKind, TimelineSegment};
 
@@ -105,6 +105,7 @@ impl Section {
             Block::Part(part) | Block::Aside(part) => part.blocks.is_empty(),
             Block::Shares(shares) => shares.rows.is_empty(),
             Block::Forest(forest) => forest.rows.is_empty(),
+            Block::Flame(flame) => flame.calls.is_empty(),
             Block::Cards(cards) => cards.cards.is_empty(),
             Block::Text(..) | Block::Bars(_) | Block::Timeline(_) => false,
         };
@@ -141,6 +142,8 @@ pub(crate) enum Block {
     Shares(Shares),
     /// Effects with their intervals on one axis: only in HTML.
     Forest(Forest),
+    /// Where a program spent its time: only in HTML.
+    Flame(Flame),
     /// Machines with small charts: only in HTML.
     Cards(Cards),
     /// Histograms as text: a label and `(lower edge in ns, count)`, on one axis.
@@ -170,7 +173,7 @@ macro_rules! block_from {
 }
 block_from!(
     Vec<Item> => List, Table => Table, Timeline => Timeline, Section => Part, Vec<Chart> => Charts, Shares => Shares,
-    Forest => Forest, Cards => Cards
+    Forest => Forest, Flame => Flame, Cards => Cards
 );
 
 /// A list of sentences.

@@ -2,8 +2,10 @@
 //!
 //! The programs record for each CPU when the current run of its watched thread began, and how long such a run usually takes. The
 //! sampling thread reads these records. When a run is late, it starts the clock of that CPU: each interrupt of the clock records the
-//! watched thread's stack (`task_sample`), until the thread leaves the CPU. So only late threads are interrupted. A clock that always
-//! runs, or one for each thread, would take more time than all other programs together.
+//! watched thread's stack (`task_sample`), until the thread leaves the CPU. A clock that always runs, or one for each thread, would
+//! take more time than all other programs together.
+//!
+//! Late runs are compared with ordinary ones. For that the clocks of the CPUs on which a thread was late also run for short times.
 
 use crate::error::BpfError;
 use crate::layout::{RUNS_SINCE_WORD, STATE_WORDS, USUAL_RUN_WORD};
@@ -34,6 +36,14 @@ const LOOK_NS: [u64; 2] = [500_000, 1_000_000];
 const ENOUGH_NS: u64 = 100_000_000;
 const PAUSE_NS: u64 = 1_000_000_000;
 
+/// How long clocks run to sample ordinary runs, and how often: first each second, later less often. Where the limit is shorter, an
+/// interrupt matters too much.
+const ORDINARY_NS: u64 = 80_000_000;
+const ORDINARY_EVERY_NS: u64 = 1_037_000_000;
+const ORDINARY_LATER_NS: u64 = 16 * ORDINARY_EVERY_NS;
+const ORDINARY_OFTEN: u32 = 30;
+const ORDINARY_LIMIT_NS: u64 = 1_000_000;
+
 /// Takes samples until it is dropped.
 pub(super) struct Sampler {
     is_over: Arc<AtomicBool>,
@@ -57,8 +67,16 @@ impl Sampler {
         let words = SharedWords::of_map(object.array_file(STATES)?, most * STATE_WORDS)
             .map_err(|error| BpfError::map(STATES, &error))?;
         let every_ns = if is_guest { SAMPLE_EVERY_IN_GUESTS_NS } else { SAMPLE_EVERY_NS };
-        let mut clocks =
-            Clocks { program, words, limit_ns, every_ns, cpus: cpus.clone(), clocks: BTreeMap::new() };
+        let mut clocks = Clocks {
+            program,
+            words,
+            limit_ns,
+            every_ns,
+            cpus: cpus.clone(),
+            clocks: BTreeMap::new(),
+            ordinary: None,
+            times: 0,
+        };
         let is_over = Arc::new(AtomicBool::new(false));
         let stops = Arc::clone(&is_over);
         let every = Duration::from_nanos((limit_ns / 2).clamp(LOOK_NS[0], LOOK_NS[1]));
@@ -93,6 +111,9 @@ struct Clocks {
     cpus: CpuSet,
     /// Of CPUs on which a thread was late.
     clocks: BTreeMap<CpuId, Clock>,
+    /// From when to when ordinary runs are sampled: now or next.
+    ordinary: Option<(u64, u64)>,
+    times: u32,
 }
 
 struct Clock {
@@ -105,6 +126,7 @@ struct Clock {
 
 impl Clocks {
     fn look(&mut self, now_ns: u64) {
+        let is_ordinary = self.samples_ordinary(now_ns);
         for cpu in self.cpus.iter() {
             let word = |word: usize| self.words.words()[cpu.0 as usize * STATE_WORDS + word].load(Relaxed);
             let is_late = is_late(word(RUNS_SINCE_WORD), word(USUAL_RUN_WORD), self.limit_ns, now_ns);
@@ -116,18 +138,33 @@ impl Clocks {
                 on_ns: None,
                 paused_until_ns: 0,
             });
-            known.turn(is_late, now_ns);
+            known.turn(is_late, is_ordinary, now_ns);
         }
+    }
+
+    /// Whether ordinary runs are sampled now.
+    fn samples_ordinary(&mut self, now_ns: u64) -> bool {
+        if self.limit_ns < ORDINARY_LIMIT_NS || self.clocks.is_empty() {
+            return false;
+        }
+        let (from_ns, to_ns) = *self.ordinary.get_or_insert((now_ns, now_ns + ORDINARY_NS));
+        if now_ns >= to_ns {
+            self.times += 1;
+            let pause_ns = if self.times < ORDINARY_OFTEN { ORDINARY_EVERY_NS } else { ORDINARY_LATER_NS };
+            let next_ns = now_ns + pause_ns - ORDINARY_NS;
+            self.ordinary = Some((next_ns, next_ns + ORDINARY_NS));
+        }
+        (from_ns..to_ns).contains(&now_ns)
     }
 }
 
 impl Clock {
-    fn turn(&mut self, is_late: bool, now_ns: u64) {
+    fn turn(&mut self, is_late: bool, is_ordinary: bool, now_ns: u64) {
         let is_long = self.on_ns.is_some_and(|on_ns| now_ns > on_ns + ENOUGH_NS);
         if is_long {
             self.paused_until_ns = now_ns + PAUSE_NS;
         }
-        let wanted = is_late && now_ns >= self.paused_until_ns;
+        let wanted = is_ordinary || is_late && now_ns >= self.paused_until_ns;
         let Some(clock) = self.clock.as_ref().filter(|_| wanted != self.on_ns.is_some()) else { return };
         // A CPU that has gone offline has no clock any more; it is tried again the next time.
         if clock.switch(wanted).is_ok() {

@@ -57,6 +57,7 @@ pub struct CausePart {
 }
 
 /// Samples of a task's own work, taken once it had run for longer than it usually does.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnSamples {
     pub count: u64,
@@ -64,11 +65,31 @@ pub struct OwnSamples {
     pub in_kernel: u64,
     /// The first one, on the clock of the spike: what was before it is in no sample.
     pub from_ns: u64,
+    /// Samples of the thread's ordinary activations, with which these are compared; absent if there are too few.
+    pub ordinary: Option<u64>,
     /// The functions of the program on the stacks, those in most samples first.
     pub functions: Vec<SampledFunction>,
+    /// The calls as a tree: after each call come those that it made, one deeper. Calls in few samples are left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<SampledCall>,
+}
+
+/// A call on the stacks of samples.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SampledCall {
+    /// Calls between it and the begin of the program.
+    pub depth: u64,
+    pub function: String,
+    pub samples: u64,
+    /// How long it ran, with what it called, from the first sample on.
+    pub ns: u64,
+    /// The same of an ordinary activation.
+    pub ordinary_ns: Option<u64>,
 }
 
 /// A function of a program, by samples.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampledFunction {
     /// Its name without parameters; where that is not known, the file and the offset in it.
@@ -80,6 +101,10 @@ pub struct SampledFunction {
     pub own: u64,
     /// Samples in it and in what it called.
     pub all: u64,
+    /// How long it ran, with what it called, from the first sample on.
+    pub ns: Option<u64>,
+    /// How long it runs in an ordinary activation, with what it calls: an estimate from samples.
+    pub ordinary_ns: Option<u64>,
 }
 
 /// What a part of a task's own work is.

@@ -36,7 +36,7 @@ mod treat;
 pub use audit::{AuditFindings, AuditKind, AuditRecord, audited};
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{
-    Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledFunction,
+    Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledCall, SampledFunction,
 };
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use compare::{

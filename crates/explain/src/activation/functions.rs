@@ -1,21 +1,27 @@
 //! In which functions of its program a task's own work was, by the samples that were taken of it.
 
 use crate::blame::piece::Piece;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds, share};
-use whylate_core::recording::{Activation, Frame, OWN, OwnSample};
-use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledFunction};
+use whylate_core::recording::{Activation, Frame, OWN, Ordinary, OwnSample};
+use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledCall, SampledFunction};
 
 /// The fewest samples that name a function.
 const SAMPLES_LEAST: usize = 3;
 /// A function is named where at least this part of the samples was in it and in what it called.
 const NAMED_LEAST: f64 = 0.5;
+/// The fewest samples of ordinary activations with which late ones are compared.
+const ORDINARY_LEAST: usize = 30;
 /// The most functions that are kept.
 const FUNCTIONS_MAX: usize = 24;
+/// The most calls that are kept; calls in a smaller part of the samples are not.
+const CALLS_MAX: usize = 96;
+const CALLS_PART: usize = 50;
 /// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
-/// Adds to the own work in which functions it was.
+/// Adds to the own work in which functions it was, and what is different in ordinary activations.
 pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Activation) {
     let Some(own) = causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork) else { return };
     let samples: Vec<&OwnSample> =
@@ -23,30 +29,33 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     let Some(first) = samples.first() else { return };
     let total = samples.len();
     let stacks: Vec<&[Frame]> = samples.iter().map(|sample| &sample.stack[..]).collect();
-    let (named, within) = hottest(&stacks);
-    let part = within as f64 / total as f64;
-    let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
-    if let [function, callers @ ..] = &named[..]
-        && total >= SAMPLES_LEAST
-        && part >= NAMED_LEAST
+    let own_pieces = pieces.iter().filter(|piece| piece.blame.kind == Some(Kind::OwnWork));
+    let sampled_ns = own_pieces.map(|piece| piece.to.saturating_sub(piece.from.max(first.at_ns))).sum();
+    let usual = activation.ordinary.as_deref().filter(|it| it.stacks.len() >= ORDINARY_LEAST);
+    let functions = functions(&stacks, sampled_ns, usual);
+    if total >= SAMPLES_LEAST
+        && let Some((frame, weights)) = hottest(&functions, sampled_ns)
     {
+        let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
         own.evidence.push(format!(
             "{} of {} samples of the program, {from} into the latency and later, were in {}",
-            share(part),
+            share(weights.all as f64 / total as f64),
             count(total as u64),
-            function.name
+            frame.name
         ));
-        own.function = Some(function.name.clone());
+        own.evidence.extend(usual.map(|usual| compared(frame, weights, usual)));
+        own.function = Some(frame.name.clone());
         // Callers are stored with blanks between.
-        let named = callers.iter().take(CALLERS_MAX).map(|frame| frame.name.replace(' ', "_"));
-        own.callers = named.collect();
+        own.callers = callers(frame, &stacks).iter().map(|frame| frame.name.replace(' ', "_")).collect();
     }
     own.evidence.extend(missing(&stacks));
     own.samples = Some(OwnSamples {
         count: total as u64,
         in_kernel: samples.iter().filter(|sample| sample.is_in_kernel).count() as u64,
         from_ns: first.at_ns,
-        functions: functions(&stacks),
+        ordinary: usual.map(|it| it.stacks.len() as u64),
+        functions: listed(functions),
+        calls: calls(&stacks, sampled_ns, usual),
     });
 }
 
@@ -76,57 +85,140 @@ fn is_of_own_work(sample: &OwnSample, pieces: &[Piece<()>]) -> bool {
     before.find(|piece| !is_clock(piece)).is_some_and(|piece| piece.blame.kind == Some(Kind::OwnWork))
 }
 
-/// The function, and its callers behind it, in which with what it called at least half of the samples were, as far from the begin of the
-/// program as possible; and how many these are. Where the stacks have no begin in common, the one that most of them end in.
-fn hottest<'a>(stacks: &[&'a [Frame]]) -> (Vec<&'a Frame>, usize) {
-    let mut path: Vec<&Frame> = Vec::new();
-    let mut left: Vec<&[Frame]> = stacks.to_vec();
-    let mut within = 0;
-    loop {
-        let next = |stack: &&'a [Frame]| stack.len().checked_sub(1 + path.len()).map(|at| &stack[at]);
-        let Some((frame, times)) = most(left.iter().filter_map(next)) else { break };
-        if (times as f64) < NAMED_LEAST * stacks.len() as f64 {
-            break;
-        }
-        left.retain(|stack| next(stack) == Some(frame));
-        path.insert(0, frame);
-        within = times;
-    }
-    if !path.is_empty() {
-        return (path, within);
-    }
-    let Some((frame, times)) = most(stacks.iter().filter_map(|stack| stack.first())) else {
-        return (path, 0);
-    };
-    (vec![frame], times)
+/// How much of the samples and of the time a function has: itself, and with what it called.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weights {
+    own: usize,
+    all: usize,
+    own_ns: u64,
+    all_ns: u64,
+    /// The same of an ordinary activation.
+    ordinary: Option<(u64, u64)>,
 }
 
-fn most<'a>(frames: impl Iterator<Item = &'a Frame>) -> Option<(&'a Frame, usize)> {
-    let mut times: BTreeMap<&Frame, usize> = BTreeMap::new();
-    frames.for_each(|frame| *times.entry(frame).or_default() += 1);
-    times.into_iter().max_by_key(|(_, times)| *times)
-}
-
-fn functions(stacks: &[&[Frame]]) -> Vec<SampledFunction> {
-    let mut all: BTreeMap<&Frame, (u64, u64)> = BTreeMap::new();
+fn functions<'a>(
+    stacks: &[&'a [Frame]],
+    sampled_ns: u64,
+    usual: Option<&Ordinary>,
+) -> BTreeMap<&'a Frame, Weights> {
+    let mut all: BTreeMap<&Frame, Weights> = BTreeMap::new();
     for stack in stacks {
         if let Some(first) = stack.first() {
-            all.entry(first).or_default().0 += 1;
+            all.entry(first).or_default().own += 1;
         }
         // A function that calls itself is in the sample once.
         let each: BTreeSet<&Frame> = stack.iter().collect();
-        each.into_iter().for_each(|frame| all.entry(frame).or_default().1 += 1);
+        each.into_iter().for_each(|frame| all.entry(frame).or_default().all += 1);
     }
-    let mut found: Vec<SampledFunction> = all
-        .into_iter()
-        .map(|(frame, (own, all))| {
-            let (function, file) = (frame.name.clone(), frame.file.clone());
-            SampledFunction { function, file, own, all }
-        })
-        .collect();
-    found.sort_by_key(|it| std::cmp::Reverse((it.all, it.own)));
+    for (frame, weights) in &mut all {
+        weights.own_ns = part_of(sampled_ns, weights.own, stacks.len());
+        weights.all_ns = part_of(sampled_ns, weights.all, stacks.len());
+        weights.ordinary = usual.map(|usual| {
+            let own = usual.stacks.iter().filter(|stack| stack.first() == Some(*frame)).count();
+            let all = usual.stacks.iter().filter(|stack| stack.contains(frame)).count();
+            let part = |number| part_of(usual.ran_ns, number, usual.stacks.len());
+            (part(own), part(all))
+        });
+    }
+    all
+}
+
+fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
+    (ns as f64 * part as f64 / whole.max(1) as f64) as u64
+}
+
+/// The innermost function that has at least half of the time, with what it called; where ordinary activations are known, of the time
+/// by which functions ran longer than in these.
+fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Option<(&'a Frame, Weights)> {
+    let more_ns = |it: &Weights| it.own_ns.saturating_sub(it.ordinary.unwrap_or_default().0);
+    let longer_ns: u64 = functions.values().map(more_ns).sum();
+    let is_compared = longer_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary.is_some());
+    let least_ns = if is_compared { longer_ns } else { sampled_ns } as f64 * NAMED_LEAST;
+    let has_most = |it: &Weights| {
+        let ordinary_ns = it.ordinary.filter(|_| is_compared).unwrap_or_default().1;
+        it.all_ns.saturating_sub(ordinary_ns) as f64 >= least_ns
+    };
+    // What a function calls is in no more samples than the function. Of two with the same, the one with more of its own is called.
+    let most = functions.iter().filter(|(_, it)| has_most(it));
+    most.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (*frame, *weights))
+}
+
+/// The functions that called this one in most samples.
+fn callers<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> &'a [Frame] {
+    let mut times: BTreeMap<&[Frame], usize> = BTreeMap::new();
+    for stack in stacks {
+        if let Some(at) = stack.iter().position(|it| it == frame) {
+            *times.entry(&stack[at + 1..]).or_default() += 1;
+        }
+    }
+    let most = times.into_iter().max_by_key(|(_, times)| *times).map_or(&[][..], |(callers, _)| callers);
+    &most[..most.len().min(CALLERS_MAX)]
+}
+
+fn compared(frame: &Frame, weights: Weights, usual: &Ordinary) -> String {
+    let (name, here) = (&frame.name, nanoseconds(weights.all_ns));
+    let number = count(usual.stacks.len() as u64);
+    match weights.ordinary {
+        Some((_, ordinary_ns)) if ordinary_ns > 0 => format!(
+            "{name} ran for at least {here}; in an ordinary activation it runs for about {} of {}",
+            nanoseconds(ordinary_ns),
+            nanoseconds(usual.ran_ns)
+        ),
+        _ => format!(
+            "{name} ran for at least {here}; it is in none of {number} samples of ordinary activations"
+        ),
+    }
+}
+
+fn listed(functions: BTreeMap<&Frame, Weights>) -> Vec<SampledFunction> {
+    let listed = |(frame, it): (&Frame, Weights)| SampledFunction {
+        function: frame.name.clone(),
+        file: frame.file.clone(),
+        own: it.own as u64,
+        all: it.all as u64,
+        ns: Some(it.all_ns),
+        ordinary_ns: it.ordinary.map(|(_, all_ns)| all_ns),
+    };
+    let mut found: Vec<SampledFunction> = functions.into_iter().map(listed).collect();
+    found.sort_by_key(|it| Reverse((it.all, it.own)));
     found.truncate(FUNCTIONS_MAX);
     found
+}
+
+/// The calls of all stacks as a tree.
+fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Ordinary>) -> Vec<SampledCall> {
+    let ordinary: Vec<&[Frame]> = usual.iter().flat_map(|it| &it.stacks).map(|stack| &stack[..]).collect();
+    let time = |here: usize| part_of(sampled_ns, here, stacks.len());
+    let ordinary_time = |here: usize| usual.map(|it| part_of(it.ran_ns, here, it.stacks.len()));
+    let least = stacks.len().div_ceil(CALLS_PART);
+    let mut all = Vec::new();
+    // Of each call that is still to be listed: its depth, and the stacks that contain it, here and in ordinary activations.
+    let mut left = vec![(0, stacks.to_vec(), ordinary)];
+    while let Some((depth, here, ordinary)) = left.pop() {
+        if let Some(frame) = here.first().filter(|_| depth > 0).map(|stack| &stack[stack.len() - depth]) {
+            all.push(SampledCall {
+                depth: depth as u64 - 1,
+                function: frame.name.clone(),
+                samples: here.len() as u64,
+                ns: time(here.len()),
+                ordinary_ns: ordinary_time(ordinary.len()),
+            });
+        }
+        let next = |stack: &'_ [Frame]| stack.len().checked_sub(depth + 1);
+        let mut below: BTreeMap<&Frame, Vec<&[Frame]>> = BTreeMap::new();
+        for stack in here {
+            next(stack).into_iter().for_each(|at| below.entry(&stack[at]).or_default().push(stack));
+        }
+        let mut below: Vec<_> = below.into_iter().filter(|(_, within)| within.len() >= least).collect();
+        below.sort_by_key(|(_, within)| within.len());
+        for (frame, within) in below {
+            let has = |stack: &&&[Frame]| next(stack).is_some_and(|at| &stack[at] == frame);
+            let usually = ordinary.iter().filter(has).copied().collect();
+            left.push((depth + 1, within, usually));
+        }
+    }
+    all.truncate(CALLS_MAX);
+    all
 }
 
 /// What keeps functions or callers from being named, in one line.
@@ -165,11 +257,16 @@ mod tests {
     use super::*;
     use crate::blame::piece::Blame;
     use crate::confidence::RECORDED;
+    use std::sync::Arc;
     use whylate_core::CpuId;
     use whylate_core::recording::{Doing, Stage};
 
     /// Stacks as `inner outer`, once a microsecond; a name with `+` is none.
     fn explained(stacks: &[&str]) -> Cause {
+        compared_with(stacks, None)
+    }
+
+    fn compared_with(stacks: &[&str], ordinary: Option<Ordinary>) -> Cause {
         let frame = |name: &str| Frame {
             name: name.to_owned(),
             is_named: !name.contains('+'),
@@ -184,6 +281,7 @@ mod tests {
         let activation = Activation {
             stages: vec![Stage { from_ns: 0, to_ns, cpu: CpuId(0), what: Doing::Running }],
             samples: stacks.iter().enumerate().map(sample).collect(),
+            ordinary: ordinary.map(Arc::new),
             ..Activation::default()
         };
         let blame = Blame::new(Kind::OwnWork, RECORDED, "it had the CPU");
@@ -204,6 +302,42 @@ mod tests {
         let of =
             |name: &str| samples.functions.iter().find(|it| it.function == name).map(|it| (it.own, it.all));
         assert_eq!([of("main"), of("update"), of("sin")], [Some((0, 4)), Some((1, 3)), Some((1, 1))]);
+    }
+
+    #[test]
+    fn the_function_is_named_that_ran_longer_than_in_ordinary_activations() {
+        let stack = |text: &str| -> Vec<Frame> {
+            let frame =
+                |name: &str| Frame { name: name.to_owned(), is_named: true, file: "control".to_owned() };
+            text.split_whitespace().map(frame).collect()
+        };
+        let ordinary = Ordinary {
+            stacks: [vec![stack("update loop main"); 30], vec![stack("log loop main"); 10]].concat(),
+            ran_ns: 40_000,
+        };
+        let here = [
+            "update loop main",
+            "update loop main",
+            "update loop main",
+            "trim free loop main",
+            "trim free loop main",
+        ];
+        let cause = compared_with(&here, Some(ordinary.clone()));
+        assert_eq!(cause.function.as_deref(), Some("trim"), "update always runs for 30 us");
+        assert_eq!(cause.callers, ["free", "loop", "main"]);
+        let samples = cause.samples.unwrap();
+        let of = |name: &str| samples.functions.iter().find(|it| it.function == name).unwrap();
+        assert_eq!(
+            (samples.ordinary, of("update").ordinary_ns, of("trim").ordinary_ns),
+            (Some(40), Some(30_000), Some(0))
+        );
+        assert_eq!((of("trim").ns, of("main").ns), (Some(39_600), Some(99_000)));
+        let calls: Vec<_> =
+            samples.calls.iter().map(|it| (it.depth, it.function.as_str(), it.samples)).collect();
+        assert_eq!(calls, [(0, "main", 5), (1, "loop", 5), (2, "update", 3), (2, "free", 2), (3, "trim", 2)]);
+        assert_eq!(samples.calls[2].ordinary_ns, Some(30_000));
+        let few = Ordinary { stacks: ordinary.stacks[..20].to_vec(), ..ordinary };
+        assert_eq!(compared_with(&here, Some(few)).function.as_deref(), Some("update"));
     }
 
     #[test]

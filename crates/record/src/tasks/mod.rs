@@ -2,10 +2,12 @@
 //! them.
 
 mod neighbours;
+mod ordinary;
 mod quota;
 
 use crate::causes::surroundings;
 use neighbours::Neighbours;
+use ordinary::Profiles;
 use std::collections::BTreeMap;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::TaskWatch;
@@ -48,11 +50,17 @@ impl Explained {
 pub struct TaskExplainer {
     host: HostRoot,
     surroundings: Surroundings,
+    profiles: Profiles,
 }
 
 impl TaskExplainer {
     pub fn new(host: &HostRoot, facts: &Facts) -> Self {
-        Self { host: host.clone(), surroundings: surroundings(host, facts) }
+        Self { host: host.clone(), surroundings: surroundings(host, facts), profiles: Profiles::default() }
+    }
+
+    /// Takes what activations show of ordinary ones, with which long ones are compared.
+    pub fn note(&mut self, ended: &[Activation]) {
+        self.profiles.note(ended);
     }
 
     /// Why activations took so long. Call it soon after [`TaskWatch::poll`].
@@ -101,6 +109,7 @@ impl TaskExplainer {
     /// The activation with the names of the files for which it slept, as far as they are still open, and of the variables.
     fn with_names(&self, watch: &mut TaskWatch, activation: &Activation) -> Activation {
         let mut named = activation.clone();
+        named.ordinary = self.profiles.of(activation.thread.pid);
         for stage in &mut named.stages {
             let Doing::Blocked { wait: Wait::Inside { object, .. }, .. } = &mut stage.what else { continue };
             match object {

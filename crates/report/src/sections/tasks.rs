@@ -1,5 +1,6 @@
 //! The user's own threads: their figures, and why their worst activations took long.
 
+use crate::pictures::Flame;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use crate::words::cause_and_share;
 use std::cmp::Reverse;
@@ -16,6 +17,8 @@ const WORST_MAX: usize = 5;
 const CAUSES_MAX: usize = 4;
 /// The most functions of each.
 const FUNCTIONS_MAX: usize = 8;
+/// The worst responses that have a picture.
+const FLAMES_MAX: usize = 3;
 /// The most hours that are listed; the last ones are.
 const HOURS_MAX: usize = 48;
 
@@ -41,6 +44,8 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         Column::text("file"),
         Column::number("self"),
         Column::number("with callees"),
+        Column::number("time"),
+        Column::number("ordinary time"),
     ];
     let sampled = |spike: &'r Spike| {
         let mut causes = std::iter::once(&spike.cause).chain(&spike.also);
@@ -52,18 +57,21 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
     };
     let mut all: Vec<_> = spikes.filter_map(sampled).collect();
     all.sort_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
-    let rows = all.into_iter().take(WORST_MAX).flat_map(|(thread, spike, samples)| {
+    all.truncate(WORST_MAX);
+    let rows = all.iter().flat_map(|(thread, spike, samples)| {
         let part = |number: u64| share(number as f64 / samples.count.max(1) as f64);
         (0..).zip(samples.functions.iter().take(FUNCTIONS_MAX)).map(move |(nth, it)| {
             let first = |text: String| if nth == 0 { text } else { String::new() };
             Row::of::<Cell>([
                 first(nanoseconds(spike.latency_ns)).into(),
-                first(thread.to_owned()).into(),
+                first((*thread).to_owned()).into(),
                 first(count(samples.count)).into(),
                 it.function.as_str().into(),
                 it.file.as_str().into(),
                 part(it.own).into(),
                 part(it.all).into(),
+                it.ns.map(nanoseconds).into(),
+                it.ordinary_ns.map(nanoseconds).into(),
             ])
         })
     });
@@ -72,10 +80,17 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         return Vec::new();
     }
     let note = Block::note(
-        "Shares are of the samples; sampling of a thread begins once it has run for longer than usual.",
+        "Shares and time are from the first sample on: sampling begins once a thread has run for longer than usual. The time in an \
+         ordinary activation is an estimate from samples of activations that took no longer than usual.",
     );
+    let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
+        Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)
+    });
+    let colours = "In the picture, the begin of the program is at the top, and a wider function ran longer. Orange: a function that \
+        ordinary activations do not call, or hardly. Yellow: one that ran longer than in these.";
     let section = Section::new("functions", "Functions in which late threads ran").depth(Depth::Detail);
-    vec![section.with(Table::new(columns, rows)).with(note)]
+    let pictures = Block::Aside(Section::default().with(Block::note(colours)).with_all(flames));
+    vec![section.with(Table::new(columns, rows)).with(note).with(pictures)]
 }
 
 /// The worst responses of each hour.

@@ -237,6 +237,7 @@ impl<'p> Html<'p> {
             }
             Block::Shares(shares) => self.shares(shares),
             Block::Forest(forest) => self.forest(forest),
+            Block::Flame(flame) => self.flame(flame),
             Block::Cards(cards) => self.cards(cards),
             Block::Bars(all) => self.lines(bars::lines(all, TEXT_WIDTH).iter().map(words)),
             Block::Timeline(timeline) => self.timeline(timeline),

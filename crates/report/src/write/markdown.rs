@@ -70,7 +70,7 @@ fn block(block: &Block, depth: usize) -> Option<String> {
             list(pairs.iter().map(|(name, value)| format!("{}: {}", escape(name), escape(value))))
         }
         Block::Table(table) => Some(self::table(table)),
-        Block::Charts(_) | Block::Forest(_) | Block::Cards(_) | Block::Aside(_) => None,
+        Block::Charts(_) | Block::Forest(_) | Block::Flame(_) | Block::Cards(_) | Block::Aside(_) => None,
         Block::Shares(all) => Some(drawn(&shares::lines(all, WIDTH))),
         Block::Bars(all) => Some(drawn(&bars::lines(all, WIDTH))),
         Block::Timeline(all) => Some(drawn(&timeline::lines(all, WIDTH))),

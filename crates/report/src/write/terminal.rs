@@ -175,7 +175,9 @@ impl Terminal {
     fn block(&mut self, block: &Block, shared: &[&Table]) {
         let kind = match block {
             Block::Part(part) => return self.section(part, shared),
-            Block::Charts(_) | Block::Forest(_) | Block::Cards(_) | Block::Aside(_) => return,
+            Block::Charts(_) | Block::Forest(_) | Block::Flame(_) | Block::Cards(_) | Block::Aside(_) => {
+                return;
+            }
             Block::Text(_, Tone::Soft) => Last::Note,
             Block::List(_) | Block::Warnings(_) | Block::Pairs(_) | Block::Text(..) => Last::List,
             Block::Table(_) | Block::Bars(_) | Block::Timeline(_) | Block::Lines(_) | Block::Shares(_) => {
@@ -222,7 +224,12 @@ impl Terminal {
             Block::Shares(all) => {
                 shares::lines(all, self.style.width).iter().for_each(|line| self.line(line));
             }
-            Block::Charts(_) | Block::Forest(_) | Block::Cards(_) | Block::Part(_) | Block::Aside(_) => {}
+            Block::Charts(_)
+            | Block::Forest(_)
+            | Block::Flame(_)
+            | Block::Cards(_)
+            | Block::Part(_)
+            | Block::Aside(_) => {}
         }
     }
 

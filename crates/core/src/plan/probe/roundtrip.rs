@@ -142,9 +142,7 @@ impl CpuPair {
 impl FromStr for CpuPair {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("`{text}` is not two CPUs; write the sender first, for example `1,2`")
-        };
+        let wrong = || format!("`{text}` is not two CPUs; write the sender first, for example `1,2`");
         let number = |digits: &str| digits.trim().parse().map(CpuId).map_err(|_| wrong());
         let (from, to) = text.split_once(',').or_else(|| text.split_once('-')).ok_or_else(wrong)?;
         Ok(Self { from: number(from)?, to: number(to)? })

@@ -84,7 +84,11 @@ impl Source {
 
     pub(super) fn poll(&mut self) -> Result<Vec<Activation>, ProbeError> {
         match self {
-            Self::Kernel(watch, _) => watch.poll().map_err(|error| failed(&error)),
+            Self::Kernel(watch, explainer) => {
+                let ended = watch.poll().map_err(|error| failed(&error))?;
+                explainer.note(&ended);
+                Ok(ended)
+            }
             Self::Own(watch, ..) => Ok(watch.poll()),
         }
     }

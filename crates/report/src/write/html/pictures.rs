@@ -1,7 +1,7 @@
 //! Bars of parts, effects with their intervals and timelines, drawn with styles alone.
 
 use super::{Html, class, class_of, tone};
-use crate::pictures::{Forest, Shares, class_name};
+use crate::pictures::{Flame, Forest, Shares, class_name};
 use crate::reading::times;
 use crate::section::Timeline;
 use whylate_core::figure::nanoseconds;
@@ -29,7 +29,31 @@ pub(super) const FIGURE: &str = r#"<figure class="{}">
 </figure>
 "#;
 
+const CALL: &str = r#"<div class="part {}" style="left:{}%;width:{}%;top:{}rem" title="{}"><span>{}</span></div>
+"#;
+/// The height of a call.
+const CALL_REM: f64 = 1.5;
+
 impl Html<'_> {
+    /// The begin of the program is at the top.
+    pub(super) fn flame(&mut self, flame: &Flame) {
+        let depth = 1 + flame.calls.iter().map(|call| call.depth).max().unwrap_or_default();
+        let height = format!("{}", depth as f64 * CALL_REM);
+        self.fill("<figure class=\"flame\"><figcaption>{}</figcaption>\n<div class=\"lane\" style=\"height:{}rem\">\n", &[&flame.title, &height]);
+        for call in &flame.calls {
+            let [from, width] = [call.from, call.width].map(|part| format!("{:.3}", part * 100.0));
+            let top = format!("{}", call.depth as f64 * CALL_REM);
+            let title = format!("{}: {}", call.function, call.times);
+            let class = match call.more {
+                Some(more) if more > 0.9 => "new",
+                Some(more) if more > 0.3 => "longer",
+                _ => "",
+            };
+            self.fill(CALL, &[class, &from, &width, &top, &title, &call.function]);
+        }
+        self.raw("</div></figure>\n");
+    }
+
     /// The legend names the classes, so that colour is not the only sign.
     pub(super) fn shares(&mut self, shares: &Shares) {
         self.raw("<div class=\"shares\">\n");
