@@ -202,7 +202,7 @@ fn no_samples(path: &Path, damages: &Damages) -> StoreError {
 
 /// The warning about a trace that belongs to no cell.
 fn of_no_cell(trace: &SpikeTrace) -> Warning {
-    let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
+    let text = format!("{} is left out, because the run has no cell `{}`", trace.path, trace.cell);
     Warning::new(WarningCode::UnreadableTraceNote, text)
 }
 
