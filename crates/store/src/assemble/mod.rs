@@ -387,9 +387,7 @@ fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
         ExecutionState::Running if in_progress => "still running",
-        ExecutionState::Running => {
-            execution.error.as_deref().unwrap_or("cut off: the run ended during this repeat")
-        }
+        ExecutionState::Running => execution.error.as_deref().unwrap_or("the run ended during this repeat"),
     };
     Some(text.to_owned())
 }
