@@ -285,7 +285,7 @@ impl<'a> RunInProgress<'a> {
         self.info.restored = Some(!is_left && (differences.is_empty() || !may_be_own));
         if !differences.is_empty() {
             let text = match may_be_own {
-                true => format!("settings differ from before the run: {}", differences.join("; ")),
+                true => format!("settings differ from those before the run: {}", differences.join("; ")),
                 false => format!(
                     "another program changed settings during the run (whylate changed none): {}",
                     differences.join("; ")

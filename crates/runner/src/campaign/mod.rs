@@ -117,7 +117,7 @@ impl Boots<'_> {
             .find(|word| line.split_whitespace().any(|it| it == *word));
         Ok(match foreign {
             Some(word) => BootFound::Other(format!(
-                "the machine did not boot as requested; the kernel was also booted with `{word}`"
+                "the machine did not boot as requested; its command line has `{word}`"
             )),
             None => BootFound::Asked,
         })
@@ -191,9 +191,7 @@ pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
 
 fn boot_id(root: &HostRoot) -> Result<String, String> {
     let id = root.read_trimmed("/proc/sys/kernel/random/boot_id").map_err(|error| error.to_string())?;
-    id.ok_or_else(|| {
-        "this machine has no /proc/sys/kernel/random/boot_id, which distinguishes its boots".to_owned()
-    })
+    id.ok_or_else(|| "this machine gives its boots no ID (/proc/sys/kernel/random/boot_id)".to_owned())
 }
 
 fn now_s() -> u64 {

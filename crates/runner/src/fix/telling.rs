@@ -86,14 +86,10 @@ impl Steps {
                 format!("checking whether each part of `{names}` is needed (at most {at_most})")
             }
             FixPhase::Without => {
-                format!(
-                    "checking whether `{names}` helps in addition to the other settings (at most {at_most})"
-                )
+                format!("checking whether `{names}` helps on top of the other settings (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!(
-                    "checking whether the machine performs as well without these settings (at most {at_most})"
-                )
+                format!("checking whether none of the settings is needed (at most {at_most})")
             }
             FixPhase::Reduce => {
                 format!("checking whether `{names}` are as good as all settings together (at most {at_most})")

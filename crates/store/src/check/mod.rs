@@ -107,10 +107,7 @@ fn check_other(rows: &mut Rows, found: &mut Found) {
         let RateKey { cell, repeat, attempt, .. } = key.as_ref().clone();
         let is_possible = rate.value.is_finite() && rate.value >= 0.0 && rate.interval_ns <= rate.at_ns;
         let problem = if !is_possible {
-            Some(format!(
-                "load `{}` cannot have a rate of {} over {} ns",
-                key.load, rate.value, rate.interval_ns
-            ))
+            Some(format!("load `{}` has a rate of {} over {} ns", key.load, rate.value, rate.interval_ns))
         } else {
             twice(&mut seen, (Arc::clone(key), rate.at_ns))
                 .map(|twice| format!("load `{}`: {twice}", key.load))

@@ -45,8 +45,7 @@ impl Planner for EthtoolPlan {
                 let setting = target(EthernetSetting::LinkSleep);
                 match ethernet::read(name, EthernetSetting::LinkSleep) {
                     Ok(_) => {
-                        let does = if sleeps { "sleeps" } else { "stays awake" };
-                        let effect = format!("the link of {name} {does} between packets");
+                        let effect = format!("the link of {name} may sleep between packets: {sleeps}");
                         planned.changes.push(Change::required(setting, ethernet::switch(sleeps), effect));
                     }
                     Err(error) => {

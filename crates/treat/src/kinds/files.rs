@@ -96,8 +96,7 @@ impl Planner for ModuleParameterPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         for (name, text) in [("module", &self.module), ("parameter", &self.parameter)] {
             if text.is_empty() || text.contains(['/', '.']) {
-                let reason = format!("{name} `{text}`: a name must not be empty or contain `/` or `.`");
-                return Err(Impossible::new(reason));
+                return Err(Impossible::new(format!("{name} `{text}`: give a name without `/` and `.`")));
             }
         }
         // The folder's name has underscores, whatever the name of the module's file.

@@ -37,7 +37,7 @@ impl Planner for CpuQuotaPlan {
         let threads: Vec<&ThreadRow> = all.iter().filter(|thread| pids.contains(&thread.pid)).collect();
         let mut planned = Planned { warnings: check(&self.process, &pids, &threads)?, ..Planned::default() };
         if stops_tasks_with_locks(root)? {
-            let reason = "on PREEMPT_RT before Linux 6.18 a quota stops tasks that hold kernel locks, which can hang the machine";
+            let reason = "on PREEMPT_RT before Linux 6.18 a quota can stop tasks while they hold kernel locks, which can hang the machine";
             return Err(Impossible::new(reason));
         }
         let groups = Groups::find(root)?;
@@ -160,9 +160,7 @@ impl Groups {
         let period_us = period_us.unwrap_or(PERIOD_US);
         let quota_us = quota_us(period_us, percent);
         if now_us.is_some_and(|now| now <= quota_us) {
-            return Err(Impossible::new(format!(
-                "{group} already has a quota that is as strict or stricter: {text}"
-            )));
+            return Err(Impossible::new(format!("{group} already has a quota this low: {text}")));
         }
         Ok(self.quota(format!("{group}/{file}"), quota_us, period_us))
     }

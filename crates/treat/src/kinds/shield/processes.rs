@@ -205,7 +205,7 @@ fn members(
             listed(&leaving)
         );
         let fix =
-            "restart these threads in the group of the shield (`whylate treat apply shield --help` says how)";
+            "restart these threads in the shield's group (`whylate treat apply shield --help` says how)";
         planned.warnings.push(Warning::with_fix(WarningCode::ThreadsEvicted, text, fix));
     }
 }
