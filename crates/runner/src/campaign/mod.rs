@@ -117,7 +117,7 @@ impl Boots<'_> {
             .find(|word| line.split_whitespace().any(|it| it == *word));
         Ok(match foreign {
             Some(word) => BootFound::Other(format!(
-                "the machine did not boot as requested; its command line has `{word}`"
+                "the machine did not boot as requested; its command line also has `{word}`"
             )),
             None => BootFound::Asked,
         })
