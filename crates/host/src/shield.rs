@@ -106,7 +106,7 @@ pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> Stri
     match error.kind() {
         io::ErrorKind::PermissionDenied if !inside.is_empty() => format!(
             "CPU {inside} is in a shield that another whylate or `whylate treat apply shield` made, and this user may not \
-             enter it; wait until the shield is removed, or measure another CPU"
+             enter the shield; wait until the shield is removed, or measure another CPU"
         ),
         io::ErrorKind::InvalidInput => {
             format!(

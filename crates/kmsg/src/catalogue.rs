@@ -57,9 +57,9 @@ const TIMER_LATE: Option<CauseKind> = Some(CauseKind::TimerLate);
 
 kinds! {
     Serious "rt_throttling", THROTTLED, "kernel/sched/rt.c", ["RT throttling activated"];
-        "real-time tasks used up sched_rt_runtime_us (950 ms) of sched_rt_period_us (1 s) on a CPU. The kernel stopped all real-time tasks of that CPU until the next period: each is late by up to 50 ms, whatever its priority";
-        "the message names neither the CPU nor the task. The kernel prints it once or now and then, so the number of lines does not show how often it happened";
-        "find the real-time task that does not sleep and let it sleep. If no real-time task can occupy a CPU for ever, remove the limit: `sysctl -w kernel.sched_rt_runtime_us=-1` (otherwise a housekeeping CPU could hang). Linux 6.12 and later have the fair server instead";
+        "real-time tasks used up sched_rt_runtime_us (950 ms) of sched_rt_period_us (1 s) on a CPU. The kernel stopped all real-time tasks of that CPU until the next period: these tasks are late by up to 50 ms, whatever their priority";
+        "the message names neither the CPU nor the task. The kernel does not print it each time, so the number of lines does not show how often tasks were throttled";
+        "find the real-time task that never sleeps, and make it sleep. Remove the limit (`sysctl -w kernel.sched_rt_runtime_us=-1`) only if no real-time task can occupy a CPU for ever: a housekeeping CPU could hang. Linux 6.12 and later have the fair server instead";
     Serious "dl_lag", THROTTLED, "kernel/sched/deadline.c", ["sched: DL replenish lagged too much", "sched: DL de-boosted task PID"];
         "the budget of a SCHED_DEADLINE task or of the fair server was renewed so late that the kernel set a new deadline. The CPU did not run the scheduler for a period or longer";
         "the message names neither the CPU nor the task, and the kernel prints it only once";
@@ -67,7 +67,7 @@ kinds! {
     Info "dl_server_off", THROTTLED, "kernel/sched/debug.c", ["server disabled in CPU {cpu}, system may crash", "server disabled on CPU {cpu}, system may crash"];
         "the fair server was switched off on the CPU in the message: ordinary tasks no longer get 50 ms of each second when real-time tasks use all of it";
         "the message names the CPU whose fair server was switched off";
-        "an isolated CPU whose real-time loop never sleeps needs this; on housekeeping CPUs, write the runtime back to /sys/kernel/debug/sched/fair_server/cpuN/runtime";
+        "leave the fair server off on an isolated CPU whose real-time loop never sleeps; on housekeeping CPUs, write the runtime back to /sys/kernel/debug/sched/fair_server/cpuN/runtime";
     Serious "xenomai_watchdog", THREAD, "kernel/cobalt/sched.c, kernel/evl/sched", ["watchdog triggered on CPU #{cpu} -- runaway thread '{task}' signaled"];
         "a thread of Xenomai or EVL used its CPU for seconds without sleeping, and the watchdog stopped it";
         "the message names the thread that did not sleep, and its CPU";
@@ -107,7 +107,7 @@ kinds! {
     Serious "rcu_kthread_starved", THREAD, "kernel/rcu/tree_stall.h", ["{*} kthread starved for {*} jiffies!", "+->cpu={cpu}"];
         "a kernel thread of RCU waited for its CPU for the time in the message, because higher-priority threads used the CPU; memory that RCU should free piles up";
         "the CPU in the message is where the RCU thread waited; the call trace after the message shows the thread that had the CPU";
-        "let the real-time thread sleep that used the CPU, move the RCU threads to housekeeping CPUs, or raise `rcutree.kthread_prio`";
+        "let the real-time thread that used the CPU sleep, move the RCU threads to housekeeping CPUs, or raise `rcutree.kthread_prio`";
     Serious "rcu_timer_missing", TIMER_LATE, "kernel/rcu/tree_stall.h", ["kthread timer wakeup didn't happen for", "+Possible timer handling issue on cpu={cpu}"];
         "a timer of a few ms did not expire for seconds: the timer interrupt or its softirq did not run on the timer's CPU";
         "the message names the CPU whose timers are late";
@@ -119,7 +119,7 @@ kinds! {
     Serious "workqueue_lockup", THREAD, "kernel/workqueue.c", ["BUG: workqueue lockup - pool cpus={cpu} {*} stuck for {s}s!", "BUG: workqueue lockup - pool"];
         "work items of a CPU did not start for the time in the message. Either real-time threads had the CPU and the kworker could not run, or the work item that the kworker runs does not end";
         "the message names the CPU on which the work items wait; 'Showing busy workqueues' after the message lists them";
-        "let the real-time threads on the named CPU sleep, or shield the CPU to keep per-CPU work away";
+        "let the real-time threads on the named CPU sleep, or shield the CPU, so that less work is queued there";
     Advice "workqueue_hog", THREAD, "kernel/workqueue.c", ["workqueue: {function} hogged CPU for >{us}us {count} times", "workqueue: {function} hogged CPU for >{us}us"];
         "a work item ran on a per-CPU kworker for longer than the time in the message, and ordinary tasks of that CPU waited. A real-time task had to wait only if the work item disabled preemption";
         "the function is the work item. The number of times is the kernel's running total. The message does not name the CPU";
@@ -134,8 +134,8 @@ kinds! {
         "look for a suspended virtual machine, SMIs, or a stalled bus";
     Advice "hrtimer_interrupt", IRQ, "kernel/time/hrtimer.c", ["hrtimer: interrupt took {ns} ns"];
         "after three rounds a timer interrupt still had expired timers to handle, and the kernel delayed the next timer interrupt. Each timer of that CPU was late by up to the time in the message";
-        "the message does not show which CPU, timer or task was late. The kernel prints only the first one, and counts the others in nr_hangs (/proc/timer_list)";
-        "in a virtual machine, the host did not run the virtual CPU (steal time). On bare metal: SMIs, a slow clock source (hpet), or a timer function that takes long; `whylate run --trace` shows which";
+        "the message does not show which CPU, timer or task was late. The kernel prints only the first such interrupt, and counts later ones in nr_hangs (/proc/timer_list)";
+        "in a virtual machine, check the steal time: the host may not have run the virtual CPU. On bare metal, look for SMIs, a slow clock source (hpet), or a slow timer function; `whylate run --trace` shows which";
     Advice "perf_interrupt", NMI, "kernel/events/core.c", ["perf: interrupt took too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate", "perf samples too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate", "perf interrupt took too long ({ns} > {*}), lowering kernel.perf_event_max_sample_rate"];
         "perf's sampling interrupt (an NMI on x86) took too long on average: this machine is being profiled, and each sample delays what runs";
         "the figure is a running average over these interrupts; the message does not name the CPU";
@@ -149,7 +149,7 @@ kinds! {
         "the message names the CPU that got the interrupt";
         "look for hardware errors (memory, PCIe) in the firmware's error log";
     Info "nmi_watchdog", NMI, "kernel/watchdog.c", ["NMI watchdog: Enabled. Permanently consumes one hw-PMU counter"];
-        "the hard-lockup watchdog sends an NMI to every CPU that it watches, once in a few seconds of the CPU's run time";
+        "the hard-lockup watchdog sends an NMI to every CPU that it watches, once every few seconds of the CPU's run time";
         "the message applies to all CPUs in the watchdog's mask";
         "boot with `nmi_watchdog=0`, or `sysctl -w kernel.nmi_watchdog=0`";
     Serious "tsc_unstable", TIMER_LATE, "arch/x86/kernel/tsc.c", ["Marking TSC unstable due to {*}", "Clocksource tsc unstable (delta = {*})", "TSC found unstable after boot"];
@@ -161,7 +161,7 @@ kinds! {
         "the message names the CPU that made the check, which is not at fault";
         "check which clock source is used now: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource`";
     Advice "clocksource_read_delay", HARDWARE, "kernel/time/clocksource.c", ["excessive read-back delay of {ns}ns vs. limit", "wd-wd read-back delay of {ns}ns", "read-back delay of {ns}ns, attempt {count}, marking unstable", "Long readout interval, skipping watchdog check: cs_nsec: {ns}"];
-        "reading the watchdog's clock (hpet) took the time in the message, with interrupts disabled: a slow bus, an SMI, or a host that did not run the virtual CPU";
+        "reading the watchdog's clock (hpet) took as long as the message says, with interrupts disabled: a slow bus, an SMI, or a host that did not run the virtual CPU";
         "the message names the CPU that made the check, which is not at fault";
         "if the time-stamp counter is known to be good, `tsc=nowatchdog` stops the reads of the watchdog's clock";
     Serious "tsc_warp", NONE, "arch/x86/kernel/tsc_sync.c", ["cycles TSC warp between CPUs, turning off TSC clock"];
@@ -253,8 +253,8 @@ kinds! {
         "the message names the TPM device";
         "do not use the TPM while real-time tasks run, and switch its random-number generator (hwrng) off; boot with `tpm_tis.interrupts=0`";
     Advice "split_lock", IRQS_OFF, "arch/x86/kernel/cpu/bus_lock.c", ["split lock detection: #AC: {task}/{pid} took a split_lock trap", "took a split_lock trap at address", "split lock detection: #DB: {task}/{pid} took a bus_lock trap", "took a bus_lock trap at address"];
-        "the task did an atomic access across two cache lines. Each one locks the memory bus for all CPUs for about a thousand cycles; by default the kernel also makes the task wait for 10 ms";
-        "the message names the task that did the access. If that task is the thread of a virtual CPU, a program in the guest did the access. Other tasks are delayed";
+        "the task did an atomic access across two cache lines. Each such access locks the memory bus for all CPUs for about a thousand cycles; by default the kernel also makes the task wait for 10 ms";
+        "the message names the task that did the access. If that task is the thread of a virtual CPU, a program in the guest did the access. The message does not name the tasks that were delayed";
         "align the data in the program that did the access; `split_lock_detect=` and `kernel.split_lock_mitigate` choose what the kernel does about such an access";
     Advice "i915_atomic_update", IRQS_OFF, "drivers/gpu/drm/i915/display", ["Atomic update failure on pipe {*}) time {us} us", "Atomic update failure on pipe"];
         "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something delayed its CPU, perhaps the driver itself";
@@ -263,7 +263,7 @@ kinds! {
     Advice "i915_underrun", NONE, "drivers/gpu/drm/i915", ["FIFO underrun"];
         "the display did not get its data in time, because the memory was busy";
         "the message names the display pipe; an underrun makes no task late";
-        "look for loads on the memory, and at the memory's frequency settings";
+        "look for loads that use the memory heavily, and check the memory's frequency settings";
     Serious "gpu_hang", NONE, "drivers/gpu/drm", ["GPU HANG: ecode", "*ERROR* ring {function} timeout", "amdgpu: ring {function} timeout", "GPU reset begin", "Resetting chip for ", "fifo: fault {*} engine"];
         "a graphics processor hung, and its driver resets it: a reset disables interrupts or waits in busy loops for milliseconds";
         "the message names the engine; the lines after it show what ran there";
@@ -329,7 +329,7 @@ kinds! {
         "the message names the stream, not what made the task late";
         "watch the audio task: `whylate watch --task NAME`";
     Advice "hda_polling", IRQ, "sound/hda", ["azx_get_response timeout, switching to polling mode", "spurious response", "No response from codec"];
-        "the sound controller does not answer by interrupts, so its driver polls it";
+        "the sound controller does not answer with interrupts, so its driver polls it";
         "the message names the sound controller";
         "boot with `snd_hda_intel.enable_msi=1`, or unload the driver";
     Advice "iommu_faults", IRQ, "drivers/iommu", ["DMAR: DRHD: handling fault status", "[IO_PAGE_FAULT ", "arm-smmu {*}: Unhandled context fault"];
@@ -337,7 +337,7 @@ kinds! {
         "the message names the device";
         "update the device's driver";
     Advice "swiotlb_full", NONE, "kernel/dma/swiotlb.c", ["swiotlb buffer is full"];
-        "the bounce buffer for transfers of devices is full: copying into it takes CPU time, and transfers now fail";
+        "the bounce buffer for device transfers (DMA) is full, and transfers now fail; copying into this buffer also takes CPU time";
         "the message names the device";
         "raise `swiotlb=`, or use a device or an IOMMU that reaches all memory";
     Advice "page_allocation_failure", Some(CauseKind::PageFault), "mm/page_alloc.c", ["{task} page allocation failure: order:{count}", "page allocation failure"];
@@ -404,7 +404,7 @@ impl MessageKind {
             format!("\n\n`whylate explain --why {cause}` describes a possible cause. A log alone does not show that this cause made a task late.")
         });
         format!(
-            "# {code}: a message of the kernel\n\n## What the kernel writes\n\n```\n{}\n```\n\nIn {source}.\n\n## What it means\n\n{}{cause}\n\n## \
+            "# {code}: a kernel message\n\n## What the kernel writes\n\n```\n{}\n```\n\nIn {source}.\n\n## What it means\n\n{}{cause}\n\n## \
              What the message names\n\n{}\n\n## What to do\n\n{}\n",
             lines.join("\n"),
             sentence(meaning),

@@ -117,7 +117,7 @@ fn read_json(source: impl BufRead) -> io::Result<KernelLog> {
                 let end = if error.is_eof() {
                     "the log ends in the middle of a record"
                 } else {
-                    "not the JSON of a log"
+                    "this is not a kernel log in JSON"
                 };
                 state.log.damage = Some(format!("{place}: {end}"));
                 break;

@@ -96,7 +96,7 @@ pub enum RepeatError {
     /// A probe did not measure.
     #[error("{probe}: {source}")]
     Probe { probe: String, source: ProbeError },
-    #[error("took longer than {0} (`timeout` in the plan)")]
+    #[error("the repeat took longer than {0} (`timeout` in the plan)")]
     Timeout(whylate_core::Nanos),
     /// The results cannot be stored.
     #[error(transparent)]

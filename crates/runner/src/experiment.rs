@@ -101,8 +101,7 @@ pub fn resume(
 /// Adds a warning if repeats from before and after a reboot are together.
 pub(crate) fn note_reboot(experiment: &Experiment, info: &mut RunInfo) {
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
-        let text =
-            "the run was resumed after a reboot: repeats before and after it may differ for that reason";
+        let text = "the run was resumed after a reboot: repeats before and after the reboot may differ because of it";
         push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
     }
 }
@@ -144,7 +143,7 @@ fn error_of(end: &RunEnd) -> Option<String> {
         RunEnd::BrokeAbove { probe, latency_ns, break_ns } => {
             let latency = nanoseconds(*latency_ns);
             let limit = break_ns.map(|limit| format!(" of {}", nanoseconds(limit))).unwrap_or_default();
-            format!("stopped: {probe} latency {latency} exceeded the break{limit}")
+            format!("stopped: {probe} latency {latency} exceeded `break`{limit}")
         }
         RunEnd::Failed { reason } => reason.clone(),
     })
@@ -286,7 +285,7 @@ impl<'a> RunInProgress<'a> {
         self.info.restored = Some(!is_left && (differences.is_empty() || !may_be_own));
         if !differences.is_empty() {
             let text = match may_be_own {
-                true => format!("settings differ from before the run: {}", differences.join("; ")),
+                true => format!("settings differ from those before the run: {}", differences.join("; ")),
                 false => format!(
                     "another program changed settings during the run (whylate changed none): {}",
                     differences.join("; ")

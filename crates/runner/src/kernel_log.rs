@@ -44,6 +44,6 @@ fn warning(message: &LogMessage, place: Option<(&str, u32)>) -> Warning {
     let LogMessage { code, text, meaning, fix, at_ns, .. } = message;
     let at = at_ns.map(|ns| format!(" at {:.6} s after boot", ns as f64 / 1e9)).unwrap_or_default();
     let place = place.map(|(cell, repeat)| format!(" ({cell}, repeat {repeat})")).unwrap_or_default();
-    let text = format!("{code}: during the run{at}{place} the kernel wrote \"{text}\": {meaning}");
+    let text = format!("{code}: during the run{at}{place}, the kernel wrote \"{text}\". {meaning}");
     Warning::with_fix(WarningCode::KernelLog, text, fix)
 }

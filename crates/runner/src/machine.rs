@@ -72,7 +72,7 @@ pub trait Machine: Sync {
         };
         // The thread stays where it copied; the runner must not.
         let copying = std::thread::spawn(move || copy_table(&request, &mut |_| true));
-        copying.join().unwrap_or_else(|_| Err(ProbeError::Failed("copying panicked".to_owned())))
+        copying.join().unwrap_or_else(|_| Err(ProbeError::Failed("the copying thread panicked".to_owned())))
     }
 
     /// The rows of the CPU table now; none if it cannot be read.

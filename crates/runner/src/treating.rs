@@ -81,7 +81,7 @@ impl RealTreating {
         let mut warnings = Vec::new();
         if let Some(of) = contents.open().next().and_then(|entry| contents.holder(entry)) {
             let text = format!(
-                "this run measures a machine whose settings `{}` has changed since {}: {} are in force",
+                "`{}` has changed settings of this machine since {}, and this run measures with them: {} changes are in force",
                 of.command,
                 of.since(),
                 contents.open().count()
@@ -103,7 +103,7 @@ pub fn left_behind(root: &HostRoot) -> Option<Warning> {
     let contents = JournalPlace::of_this_machine(TREATMENTS).read(root).ok()?;
     let holder = contents.open().next().and_then(|entry| contents.holder(entry))?;
     let text = format!(
-        "{} settings still have values that `{}` set since {}: `whylate treat status` shows them, `whylate treat restore` \
+        "{} settings still have values from `{}` (since {}): `whylate treat status` shows these settings, `whylate treat restore` \
          restores those whose run has ended",
         contents.open().count(),
         holder.command,
@@ -195,7 +195,7 @@ pub fn recovery(recovered: &Report) -> Option<Warning> {
         return None;
     }
     let text = format!(
-        "{} settings that a killed run had left changed were restored first; {}",
+        "a killed run had left {} settings changed, and whylate first restored them; {}",
         recovered.outcomes.len(),
         recovered.aftermath()
     );

@@ -61,7 +61,7 @@ impl Wakeups {
             large.max_by(|(_, one), (_, other)| one.unseen_share().total_cmp(&other.unseen_share()))?;
         let text = format!(
             "the probe woke {} times on CPU {cpu}, but the BPF programs saw only {} of these wake-ups. The kernel did not report \
-             the others ({:.1} %), so causes may be missing or wrong",
+             the rest ({:.1} %), so causes may be missing or wrong",
             counts.made,
             counts.seen.unwrap_or_default(),
             counts.unseen_share() * 100.0

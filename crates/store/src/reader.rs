@@ -426,7 +426,7 @@ impl<'r> SegmentReader<'r> {
         for (reason, tables) in reasons {
             let file = |table: &&str| format!("{table}/{}", segment::file_name(number));
             let files: Vec<String> = tables.iter().map(file).collect();
-            let text = format!("{}: skipped: {reason}; {lost}", files.join(", "));
+            let text = format!("skipped {}: {reason}; {lost}", files.join(", "));
             let warning = Warning::new(WarningCode::DamagedSegment, text);
             let loses_samples = tables.iter().any(|table| ["intervals", "histograms"].contains(table));
             segment.damages.push(Damage { warning, of: of.clone(), loses_samples });

@@ -85,11 +85,11 @@ pub(crate) fn read(run: &Folder) -> (Vec<SpikeTrace>, Vec<Warning>) {
             // The path in the metadata is not trusted.
             Ok(note) if run.find(&trace).is_some_and(|it| !it.is_folder) => traces.push(note),
             Ok(_) => {
-                let text = format!("{}: left out: its trace is missing", file.display());
+                let text = format!("{} is left out, because its trace is missing", file.display());
                 warnings.push(Warning::new(WarningCode::AlteredFile, text));
             }
             Err(error) => {
-                let text = format!("{}: cannot read the metadata of the trace: {error}", file.display());
+                let text = format!("cannot read the metadata of a trace, {}: {error}", file.display());
                 warnings.push(Warning::new(WarningCode::UnreadableTraceNote, text));
             }
         }

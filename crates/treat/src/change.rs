@@ -182,10 +182,10 @@ impl fmt::Display for Target {
             Self::Mount { path, filesystem, .. } => write!(f, "{filesystem} at {path}"),
             Self::GpuClock { address } => write!(f, "clock of graphics device {address}"),
             Self::Ethernet { interface, setting: EthernetSetting::Coalescing } => {
-                write!(f, "interrupts of {interface}")
+                write!(f, "interrupt coalescing of {interface}")
             }
             Self::Ethernet { interface, setting: EthernetSetting::LinkSleep } => {
-                write!(f, "link sleep of {interface}")
+                write!(f, "Energy-Efficient Ethernet of {interface}")
             }
             Self::Affinity { task } => write!(f, "affinity of {task}"),
             Self::Scheduling { task } => write!(f, "scheduling of {task}"),

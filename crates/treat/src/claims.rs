@@ -73,7 +73,7 @@ pub(crate) fn check(change: &Change, old: &str, root: &HostRoot) -> Result<(), &
     };
     match (is_place, is_value) {
         (true, true) => refused.map_or(Ok(()), Err),
-        (false, _) => Err("no treatment changes it"),
+        (false, _) => Err("no treatment may change it"),
         (true, false) => Err("the setting cannot have this value"),
     }
 }
@@ -185,7 +185,7 @@ mod tests {
             filesystem: filesystem.to_owned(),
             options: String::new(),
         };
-        let (place, value) = (Err("no treatment changes it"), Err("the setting cannot have this value"));
+        let (place, value) = (Err("no treatment may change it"), Err("the setting cannot have this value"));
         for (target, old, new, expected) in [
             (Target::file("/etc/passwd"), "", "root::0:0:::", place),
             (Target::file("/sys/../etc/passwd"), "", "x", place),

@@ -18,7 +18,7 @@ fn journal_remedy() -> &'static str {
 pub enum TreatError {
     /// The journal cannot be kept, so nothing is changed.
     #[error(
-        "cannot {action} {}: {source}; changes need a journal: {}", path.display(), journal_remedy()
+        "cannot {action} {}: {source}; every change needs a journal, so {}", path.display(), journal_remedy()
     )]
     State {
         /// What was tried: `create`, `write`, `read`, `lock`.
@@ -56,7 +56,7 @@ pub enum TreatError {
     },
     /// Treatments that were applied by hand are in force.
     #[error(
-        "{count} changes by `{command}` are in force since {since}; restore them first: whylate treat restore"
+        "{count} changes by `{command}` have been in force since {since}; restore them first: whylate treat restore"
     )]
     InForce {
         count: usize,
@@ -67,7 +67,7 @@ pub enum TreatError {
     #[error("cannot read {target}: {source}")]
     Read { target: String, source: io::Error },
     /// A name that does not exist.
-    #[error("{target} is not there")]
+    #[error("{target} does not exist")]
     Absent { target: String },
     /// A value is not in its documented form.
     #[error("cannot understand {target}: {problem}")]
@@ -81,15 +81,15 @@ pub enum TreatError {
         remedy: &'static str,
     },
     /// Its former value could not be restored, so it is not changed.
-    #[error("{target} is not changed: its value `{old}` could not be restored later ({source})")]
+    #[error("{target} is not changed, because its value `{old}` could not be restored later ({source})")]
     OneWay { target: String, old: String, source: io::Error },
     /// The value was written, and another one was read back.
     #[error(
-        "{target} was set to `{wanted}`, and now holds `{found}`: the kernel or another program has changed it"
+        "{target} was set to `{wanted}`, but now holds `{found}`: the kernel or another program has changed it"
     )]
     NotTaken { target: String, wanted: String, found: String },
     /// Tasks cannot be changed on a copy of a machine's files.
-    #[error("{target}: if the root is not /, only files are changed")]
+    #[error("{target} is not changed: with a root other than /, whylate changes only files")]
     NotThisMachine { target: String },
     /// A treatment was not applied.
     #[error("{treatment}: {source}; {aftermath}")]

@@ -245,11 +245,11 @@ impl Target {
     fn refusal(&self, text: &str, source: io::Error) -> TreatError {
         let remedy = match source.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::ACCESS | Errno::PERM) => {
-                "; run as root (the kernel refuses some values to all users)"
+                "; run as root (the kernel refuses some values even to root)"
             }
             Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
             Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
-                "; its cgroup allows none of these CPUs (if it is the group of a shield, apply this before the shield)"
+                "; its cgroup allows none of these CPUs (if a shield made that cgroup, apply this treatment before the shield)"
             }
             Some(Errno::INVAL) => "; the kernel does not accept this value here",
             Some(Errno::BUSY) => "; it is in use, or no other CPU can do the work",

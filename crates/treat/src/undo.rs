@@ -66,10 +66,10 @@ impl Undone {
         let Self { target, old, new, .. } = self;
         match &self.fate {
             Fate::LeftAlone { found: Some(found) } => Some(format!(
-                "{target} is `{found}` and not `{new}` any more: another program changed it, so it was left alone (before: `{old}`)"
+                "{target} is now `{found}` instead of `{new}`: another program changed this value, so whylate left it alone (before: `{old}`)"
             )),
             Fate::LeftAlone { found: None } => {
-                Some(format!("{target} is not there any more, so it was left alone (before: `{old}`)"))
+                Some(format!("{target} no longer exists, so it was left alone (before: `{old}`)"))
             }
             Fate::Failed { reason } => Some(format!("{target} was not restored to `{old}`: {reason}")),
             Fate::Restored | Fate::Unchanged | Fate::Ended | Fate::Rebooted => None,

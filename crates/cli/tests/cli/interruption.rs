@@ -107,7 +107,7 @@ fn a_killed_run_leaves_no_process_and_goes_on_where_it_was() {
     validate("run", &result);
     assert_eq!(word(&result, "state"), "running");
     assert!(word(&result, "error").contains("killed") && word(&result, "error").contains("--resume"));
-    assert!(word(&result["cells"][1]["repeats"][0], "error").contains("cut off"));
+    assert!(word(&result["cells"][1]["repeats"][0], "error").contains("ended during this repeat"));
     assert!(result.get("restored").is_none());
 
     refused_segment(&path);

@@ -190,9 +190,9 @@ fn not_executable(path: &str) -> Option<String> {
     Some(match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => "there is no such file".to_owned(),
         Err(error) => error.to_string(),
-        Ok(file) if !file.is_file() => "is not a file".to_owned(),
+        Ok(file) if !file.is_file() => "this is not a file".to_owned(),
         Ok(file) if file.permissions().mode() & EXECUTABLE == 0 => {
-            format!("is not executable: chmod +x {path}")
+            format!("this script is not executable; run `chmod +x {path}`")
         }
         Ok(_) => return None,
     })

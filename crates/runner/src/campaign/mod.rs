@@ -81,7 +81,7 @@ impl Boots<'_> {
         let plans: Vec<&BootPlan> = arms.iter().filter_map(|arm| boot_of(arm)).collect();
         let kernels: BTreeSet<&String> = plans.iter().filter_map(|plan| plan.kernel.as_ref()).collect();
         if kernels.len() > 1 {
-            return Err("the treatments name two kernels".to_owned());
+            return Err("the treatments need different kernels".to_owned());
         }
         let words: Vec<String> = plans.iter().flat_map(|plan| plan.words().map(str::to_owned)).collect();
         Ok(AskedBoot {
@@ -101,13 +101,13 @@ impl Boots<'_> {
             return Ok(BootFound::SameBoot);
         }
         if self.mark().as_deref() != Some(&asked.mark()) {
-            let line = "the machine runs its default boot entry instead (the new entry did not boot, the \
-                        machine crashed during the measurement, or the boot loader ignored the entry)";
+            let line = "the machine runs its default boot entry instead; the new entry did not boot, the \
+                        machine crashed during the measurement, or the boot loader ignored the entry";
             return Ok(BootFound::Other(line.to_owned()));
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };
         if let Some(what) = lacks(self.root, &plan).map_err(text)? {
-            return Ok(BootFound::Other(format!("did not boot as requested: {what}")));
+            return Ok(BootFound::Other(format!("the machine did not boot as requested; {what}")));
         }
         let line = command_line(self.root).map_err(text)?;
         let own: BTreeSet<&str> = self.campaign.command_line.split_whitespace().collect();
@@ -116,9 +116,9 @@ impl Boots<'_> {
             .filter(|word| !own.contains(word) && !asked.words.iter().any(|it| it == word))
             .find(|word| line.split_whitespace().any(|it| it == *word));
         Ok(match foreign {
-            Some(word) => {
-                BootFound::Other(format!("did not boot as requested: the kernel was booted with `{word}`"))
-            }
+            Some(word) => BootFound::Other(format!(
+                "the machine did not boot as requested; its command line also has `{word}`"
+            )),
             None => BootFound::Asked,
         })
     }
@@ -191,7 +191,7 @@ pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
 
 fn boot_id(root: &HostRoot) -> Result<String, String> {
     let id = root.read_trimmed("/proc/sys/kernel/random/boot_id").map_err(|error| error.to_string())?;
-    id.ok_or_else(|| "the kernel does not distinguish boots (/proc/sys/kernel/random/boot_id)".to_owned())
+    id.ok_or_else(|| "this machine gives its boots no ID (/proc/sys/kernel/random/boot_id)".to_owned())
 }
 
 fn now_s() -> u64 {

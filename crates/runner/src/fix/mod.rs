@@ -82,11 +82,11 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
         matches!(change.target, Target::Scheduling { .. }) && is_real_time(&change.new) && !before()
     };
     if planned.changes.iter().any(|change| rises(&change)) {
-        return Err("it has no real-time priority that could be lowered".to_owned());
+        return Err("no thread has a real-time priority that could be lowered".to_owned());
     }
     if let Some(path) = planned.changes.iter().find_map(|change| refused_file(change, root)) {
         let remedy = match facts.privileges.root {
-            true => "the kernel refuses it here",
+            true => "this kernel refuses to write it",
             false => "run as root",
         };
         return Err(format!("cannot write {path}; {remedy}"));
@@ -360,13 +360,13 @@ impl Steps {
         segment: u32,
     ) -> Result<Result<Figure, String>, RunError> {
         if let Some(last) = run.info.executions.last().filter(|it| it.state != ExecutionState::Done) {
-            return Ok(Err(last.error.clone().unwrap_or_else(|| "it did not end".to_owned())));
+            return Ok(Err(last.error.clone().unwrap_or_else(|| "the repeat did not end".to_owned())));
         }
         if let Some(zone) = heat::too_hot(run.machine.running()) {
             return Ok(Err(zone));
         }
         let measured = assemble_newest(run.directory.opened(), cell, segment)?;
-        let Some(measured) = measured else { return Ok(Err("it left no result".to_owned())) };
+        let Some(measured) = measured else { return Ok(Err("the repeat left no result".to_owned())) };
         let mut figure = felt_figure_of(&measured, repeat, &self.registration.goal);
         if let Some(figure) = &mut figure {
             figure.rates = measured.rates.iter().map(|rate| (rate.load.clone(), rate.mean)).collect();
@@ -379,7 +379,7 @@ impl Steps {
                 figure.others.insert("late time".to_owned(), late.own);
             }
         }
-        Ok(figure.ok_or_else(|| format!("it did not measure {}", self.registration.goal)))
+        Ok(figure.ok_or_else(|| format!("the repeat did not measure {}", self.registration.goal)))
     }
 
     /// Whether the ledger also judges treatments.

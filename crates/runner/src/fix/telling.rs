@@ -31,7 +31,7 @@ impl Steps {
         let is_first = trial.phase == FixPhase::Confirm && trial.part.1 == 0;
         (is_first && self.took_ns + needed > budget).then(|| {
             format!(
-                "{} of the budget are left, and a proof takes at least {}: treatments that are not proved yet remain undecided; a search with \
+                "{} of the budget is left, but a proof takes at least {}: treatments that are not proved yet remain undecided; a search with \
                  `--budget {}s` could prove more",
                 nanoseconds(budget.saturating_sub(self.took_ns)),
                 nanoseconds(needed),
@@ -86,14 +86,14 @@ impl Steps {
                 format!("checking whether each part of `{names}` is needed (at most {at_most})")
             }
             FixPhase::Without => {
-                format!("checking whether `{names}` helps in addition to the others (at most {at_most})")
+                format!("checking whether `{names}` helps on top of the other settings (at most {at_most})")
             }
             FixPhase::Reduce if arms.is_empty() => {
-                format!("checking whether the unchanged machine performs as well (at most {at_most})")
+                format!("checking whether none of the settings is needed (at most {at_most})")
             }
-            FixPhase::Reduce => format!(
-                "checking whether `{names}` are as good as all treatments together (at most {at_most})"
-            ),
+            FixPhase::Reduce => {
+                format!("checking whether `{names}` are as good as all settings together (at most {at_most})")
+            }
             FixPhase::Combine => {
                 format!("confirming the remaining treatments: `{names}` (at most {at_most})")
             }
@@ -114,7 +114,7 @@ fn estimate(search: &Search, registration: &FixRegistration, each_ns: u64, took_
         _ => "treatments",
     };
     format!(
-        "{count} {what}, about {} for a repeat: about {} if one of them helps, {} if none helps; never more than {}",
+        "{count} {what}, about {} per repeat: the search takes about {} if one of them helps, {} if none helps; never more than {}",
         nanoseconds(each_ns),
         time(true),
         time(false),
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(
             said,
             format!(
-                "12 treatments, about 3.00 s for a repeat: about {} if one of them helps, {} if none helps; never more than 30.0 min",
+                "12 treatments, about 3.00 s per repeat: the search takes about {} if one of them helps, {} if none helps; never more than 30.0 min",
                 expected(3, true),
                 expected(3, false)
             )

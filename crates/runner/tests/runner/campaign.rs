@@ -232,7 +232,11 @@ fn a_machine_that_ends_while_it_is_measured_has_a_failed_repeat() {
 fn an_arm_that_does_not_boot_is_given_up_and_the_others_go_on() {
     for (hangs_with, loses, expected) in [
         (Some("nohz_full=3"), None, "runs its default boot entry instead"),
-        (None, Some("rcu_nocbs=3"), "did not boot as requested: the kernel was booted without `rcu_nocbs=3`"),
+        (
+            None,
+            Some("rcu_nocbs=3"),
+            "the machine did not boot as requested; the kernel was booted without `rcu_nocbs=3`",
+        ),
     ] {
         let folder = folder();
         let machine = FakeMachine { hangs_with, loses, ..FakeMachine::new(folder.path()) };

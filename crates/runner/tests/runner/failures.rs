@@ -79,7 +79,7 @@ fn a_repeat_that_takes_too_long_is_ended() {
     let info = run_on(&machine, &PLAN.replace("repeats = 2", "repeats = 1\ntimeout = \"1s\""), &path);
     assert_eq!(
         errors(&info),
-        expected(&[("idle", 1, "-"), ("a+b", 1, "took longer than 1s (`timeout` in the plan)")])
+        expected(&[("idle", 1, "-"), ("a+b", 1, "the repeat took longer than 1s (`timeout` in the plan)")])
     );
     assert_eq!(machine.log_of(&["stop "]), ["stop a", "stop b"]);
 }

@@ -202,7 +202,7 @@ fn no_samples(path: &Path, damages: &Damages) -> StoreError {
 
 /// The warning about a trace that belongs to no cell.
 fn of_no_cell(trace: &SpikeTrace) -> Warning {
-    let text = format!("{}: left out: the run has no cell `{}`", trace.path, trace.cell);
+    let text = format!("{} is left out, because the run has no cell `{}`", trace.path, trace.cell);
     Warning::new(WarningCode::UnreadableTraceNote, text)
 }
 
@@ -387,9 +387,7 @@ fn execution_error(execution: &Execution, in_progress: bool) -> Option<String> {
         ExecutionState::Done => return None,
         ExecutionState::Failed => execution.error.as_deref().unwrap_or("failed"),
         ExecutionState::Running if in_progress => "still running",
-        ExecutionState::Running => {
-            execution.error.as_deref().unwrap_or("cut off: the run ended during this repeat")
-        }
+        ExecutionState::Running => execution.error.as_deref().unwrap_or("the run ended during this repeat"),
     };
     Some(text.to_owned())
 }

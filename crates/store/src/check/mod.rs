@@ -107,7 +107,7 @@ fn check_other(rows: &mut Rows, found: &mut Found) {
         let RateKey { cell, repeat, attempt, .. } = key.as_ref().clone();
         let is_possible = rate.value.is_finite() && rate.value >= 0.0 && rate.interval_ns <= rate.at_ns;
         let problem = if !is_possible {
-            Some(format!("load `{}`: a rate of {} over {} ns", key.load, rate.value, rate.interval_ns))
+            Some(format!("load `{}` has a rate of {} over {} ns", key.load, rate.value, rate.interval_ns))
         } else {
             twice(&mut seen, (Arc::clone(key), rate.at_ns))
                 .map(|twice| format!("load `{}`: {twice}", key.load))
@@ -149,7 +149,7 @@ fn count_problem(span: Span, count: Option<u64>) -> Option<String> {
         return Some(format!("a row ends at {} ns, before it begins", span.end_ns));
     };
     let count = count.filter(|count| *count > length_ns.saturating_add(10 * SLACK_NS))?;
-    Some(format!("a count of {count} in {length_ns} ns"))
+    Some(format!("a count of {count} is too large for {length_ns} ns"))
 }
 
 /// The impossible rows of a segment.
@@ -181,7 +181,7 @@ impl Found {
     fn into_damage(self, number: u32) -> Option<Damage> {
         let Self { count, first, of, loses_samples } = self;
         let text = format!(
-            "segment {number}: {count} rows are impossible; the first one belongs to {}: {}",
+            "segment {number}: {count} rows are impossible; the first of them belongs to {}: {}",
             of.first()?,
             first.unwrap_or_default()
         );

@@ -29,13 +29,13 @@ pub(super) fn check_interval(interval: &Interval) -> Result<Checked, String> {
         return Err(format!("the histogram does not contain the {samples} samples of its interval"));
     }
     if *samples > length_ns.saturating_add(SLACK_NS) {
-        return Err(format!("{samples} samples in {length_ns} ns"));
+        return Err(format!("{samples} samples are too many for {length_ns} ns"));
     }
     let (first, last) = (histogram.first(), histogram.last());
     match (min_ns, max_ns, first) {
         (None, None, None) => {}
         (Some(min_ns), Some(max_ns), Some(_)) if index_of(*min_ns) <= index_of(*max_ns) => {}
-        _ => return Err(format!("{samples} samples from {min_ns:?} to {max_ns:?} ns")),
+        _ => return Err(format!("{samples} samples cannot range from {min_ns:?} to {max_ns:?} ns")),
     }
     let weighed = |value: fn(usize) -> u64| {
         let products =
@@ -84,7 +84,7 @@ impl Series {
     pub(super) fn add(&mut self, interval: &Interval, checked: &Checked, segment: u32) -> Result<(), String> {
         let Interval { start_ns, end_ns, samples, .. } = *interval;
         if start_ns < self.end_ns {
-            return Err(format!("an interval begins at {start_ns} ns, within the one before"));
+            return Err(format!("an interval begins at {start_ns} ns, within the previous interval"));
         }
         let overflow = || "the counts of the intervals are too large to add up".to_owned();
         let measured_ns = self.measured_ns.checked_add(end_ns - start_ns).ok_or_else(overflow)?;
@@ -97,7 +97,7 @@ impl Series {
         // A loop cannot lose more time than there was; several watched threads may share a series.
         let is_loop = get(GAPS).is_some();
         if periods > possible.saturating_mul(2) || is_loop && lost_ns > possible {
-            return Err(format!("{periods} samples and {lost_ns} ns lost in {measured_ns} ns"));
+            return Err(format!("{periods} samples and {lost_ns} ns lost are too much for {measured_ns} ns"));
         }
         (self.end_ns, self.measured_ns, self.periods, self.lost_ns) = (end_ns, measured_ns, periods, lost_ns);
         self.samples = self.samples.saturating_add(samples);

@@ -106,7 +106,7 @@ impl std::fmt::Display for Part {
             write!(f, ": {}", self.probes.join(", "))?;
         }
         let length_ns = self.end_ns.saturating_sub(self.start_ns);
-        if length_ns == 0 { Ok(()) } else { write!(f, ", {} of it", nanoseconds(length_ns)) }
+        if length_ns == 0 { Ok(()) } else { write!(f, ", {} of the repeat", nanoseconds(length_ns)) }
     }
 }
 

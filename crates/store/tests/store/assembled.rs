@@ -233,7 +233,7 @@ fn a_killed_run_says_so_and_shows_what_it_has() {
     assert!(killed.error.unwrap().contains("was killed"));
     assert_eq!(killed.verdict, Verdict::Incomplete);
     assert_eq!(samples(&killed.cells[0], "timer"), [(0, 4), (1, 2)]);
-    assert!(killed.cells[1].repeats[0].error.as_ref().unwrap().contains("cut off"));
+    assert!(killed.cells[1].repeats[0].error.as_ref().unwrap().contains("ended during this repeat"));
     assert_eq!(killed.cells[1].probes, []);
 }
 

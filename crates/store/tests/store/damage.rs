@@ -100,7 +100,7 @@ fn a_missing_file_costs_only_itself() {
     let (rows, warnings) = read(&path);
     assert_eq!(rows[1], without(written[1].clone(), "histograms"));
     let expected = [
-        "histograms/000002.parquet: skipped: it is missing; lost: cell `idle`, repeat 1: timer, stall, 1.00 s of it",
+        "skipped histograms/000002.parquet: it is missing; lost: cell `idle`, repeat 1: timer, stall, 1.00 s of the repeat",
         "segment 2: skipped 3 intervals with 8 samples (the largest 200 ns): their histograms are missing",
     ];
     assert_eq!(warnings, expected);

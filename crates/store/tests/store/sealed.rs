@@ -241,7 +241,7 @@ fn figures_that_contradict_each_other_are_damage() {
             Interval { max_ns: Some(100), ..interval(0, 50, &[10, 240]) },
         ),
         ("does not fit the 5 samples", Interval { sum_ns: 1_000_000, ..interval(0, 50, &[10]) }),
-        ("within the one before", interval(0, 1, &[10])),
+        ("within the previous interval", interval(0, 1, &[10])),
     ];
     for (expected, wrong) in cases {
         let folder = tempfile::tempdir().unwrap();

@@ -47,7 +47,7 @@ impl Planner for CachePartitionPlan {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         if surroundings.cpus.online.difference(&cpus).is_empty() {
             return Err(Impossible::new(
-                "cpus: all online CPUs are listed; leave at least one CPU for the rest of the cache",
+                "cpus: all online CPUs are listed; leave out at least one CPU, for other tasks",
             ));
         }
         if !root.exists(&format!("{MOUNT}/schemata")) {
@@ -63,7 +63,7 @@ impl Planner for CachePartitionPlan {
         }
         if others.len() + 1 >= cache.groups_max {
             let reason = format!(
-                "the processor supports {} resctrl groups, and all are taken: remove one in {MOUNT}",
+                "the processor supports {} resctrl groups, and all are taken: remove a group in {MOUNT}",
                 cache.groups_max
             );
             return Err(Impossible::new(reason));
@@ -83,17 +83,17 @@ impl Planner for CachePartitionPlan {
             inside(
                 file(format!("{group}/schemata"), Reading::Schemata),
                 lines(split.target),
-                format!("CPU {cpus} gets {count} of {of} ways"),
+                format!("CPU {cpus} gets {count} of {of} cache ways"),
             ),
             Change::required(
                 file(schemata.clone(), Reading::Schemata),
                 lines(split.others),
-                "all other tasks get the other ways",
+                "all other tasks get the remaining cache ways",
             ),
             inside(
                 file(format!("{group}/cpus_list"), Reading::CpuList),
                 cpus.to_string(),
-                format!("tasks on CPU {cpus} use these ways"),
+                format!("tasks on CPU {cpus} use these cache ways"),
             ),
         ]);
         planned.warnings = warnings(&cache, split, &others, &domains, root)?;
@@ -131,7 +131,7 @@ fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     }
     let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());
     let target = Target::Mount { path, filesystem, options: String::new() };
-    let effect = "makes the properties of the cache readable, before the cache is partitioned";
+    let effect = "shows how this processor can partition its cache";
     Ok(Planned::changes(vec![Change::required(target, Target::PRESENT, effect)]))
 }
 
@@ -195,7 +195,7 @@ fn split(cache: &Cache, percent: u32) -> Result<Split, Impossible> {
     let least = cache.ways_min.max(1);
     if cache.mask == 0 || ways < 2 * least {
         return Err(Impossible::new(format!(
-            "the cache has {ways} ways, and a group needs {least}: it cannot be partitioned"
+            "the cache cannot be partitioned: it has {ways} ways, and each group needs {least}"
         )));
     }
     let wanted = (u64::from(ways) * u64::from(percent) + 50) / 100;
@@ -240,7 +240,7 @@ fn warnings(
     let mut warnings = Vec::new();
     if split.target & cache.shared != 0 {
         let text = format!(
-            "devices also use the ways {:x} of the cache, which overlap the ways of the target CPUs",
+            "devices also use the cache ways {:x} (mask), and some of these are ways of the target CPUs",
             cache.shared
         );
         warnings.push(Warning::new(WarningCode::CacheSharedWithDevices, text));
@@ -254,13 +254,13 @@ fn warnings(
     }
     if !overlapping.is_empty() {
         let text = format!(
-            "the groups {} keep their ways, which overlap the ways of the target CPUs",
+            "the groups {} keep their ways, and some of these are also ways of the target CPUs",
             overlapping.join(", ")
         );
         warnings.push(Warning::with_fix(
             WarningCode::CacheGroupsOverlap,
             text,
-            format!("remove these ways from the masks of the groups in {MOUNT}"),
+            format!("remove the ways of the target CPUs from the `schemata` of these groups in {MOUNT}"),
         ));
     }
     Ok(warnings)

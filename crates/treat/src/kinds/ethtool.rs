@@ -36,7 +36,7 @@ impl Planner for EthtoolPlan {
                     }
                     Err(error) => {
                         lacking.push(format!(
-                            "{name}: its driver does not report its interrupt coalescing ({error})"
+                            "the driver of {name} does not report interrupt coalescing ({error})"
                         ));
                     }
                 }
@@ -45,12 +45,12 @@ impl Planner for EthtoolPlan {
                 let setting = target(EthernetSetting::LinkSleep);
                 match ethernet::read(name, EthernetSetting::LinkSleep) {
                     Ok(_) => {
-                        let effect = format!("the link of {name} sleeps between packets: {sleeps}");
+                        let effect = format!("the link of {name} may sleep between packets: {sleeps}");
                         planned.changes.push(Change::required(setting, ethernet::switch(sleeps), effect));
                     }
                     Err(error) => {
                         lacking.push(format!(
-                            "{name}: its driver does not support Energy-Efficient Ethernet ({error})"
+                            "the driver of {name} does not support Energy-Efficient Ethernet ({error})"
                         ));
                     }
                 }

@@ -27,7 +27,7 @@ impl Planner for SysfsPlan {
         let change = |path: String| {
             refuse(&path, &self.value)?;
             let reading = reading_of(surroundings, &path, &self.value)?;
-            let effect = "set by hand".to_owned();
+            let effect = "set by the treatment `sysfs`".to_owned();
             Ok(Change::required(Target::File { path, reading }, reading.normal(&self.value), effect))
         };
         let written: Vec<Change> = paths.into_iter().map(change).collect::<Result<_, Impossible>>()?;
@@ -51,7 +51,7 @@ fn refuse(path: &str, value: &str) -> Result<(), Impossible> {
 
 /// How a file of unknown meaning prints its value: derived from its present content.
 fn reading_of(surroundings: &Surroundings, path: &str, value: &str) -> Result<Reading, Impossible> {
-    let text = required_file(surroundings, path, "check the path, and whether the driver is loaded")?;
+    let text = required_file(surroundings, path, "check the path, and check that the driver is loaded")?;
     let is_choice = text.split_whitespace().any(|word| word.starts_with('[') && word.ends_with(']'));
     let is_affinity = path.ends_with("/smp_affinity")
         || path.ends_with("/default_smp_affinity")
@@ -96,7 +96,7 @@ impl Planner for ModuleParameterPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         for (name, text) in [("module", &self.module), ("parameter", &self.parameter)] {
             if text.is_empty() || text.contains(['/', '.']) {
-                return Err(Impossible::new(format!("{name} `{text}` is not a name")));
+                return Err(Impossible::new(format!("{name} `{text}`: give a name without `/` and `.`")));
             }
         }
         // The folder's name has underscores, whatever the name of the module's file.

@@ -66,7 +66,7 @@ fn policies(surroundings: &Surroundings, cpus: &CpuSet) -> Result<Vec<Policy>, I
         return Ok(policies);
     }
     let hint =
-        "the kernel does not choose its frequency (no cpufreq driver; in virtual machines the host does)";
+        "the kernel does not set the frequency (no cpufreq driver; in a virtual machine, the host sets it)";
     Err(Impossible::new(format!("CPU {missing} has no policy in {FOLDER}: {hint}")))
 }
 
@@ -125,7 +125,7 @@ fn limit_change(
         return Err(Impossible::new(reason));
     }
     let path = format!("{folder}/scaling_{name}_freq");
-    required_file(surroundings, &path, "this cpufreq driver has no limits")?;
+    required_file(surroundings, &path, "this cpufreq driver has no frequency limits")?;
     let effect = format!("the {name} frequency of CPU {cpus} is {kilohertz} kHz");
     let target = Target::file_with(path, Reading::Rounded);
     Ok(Change::required(target, kilohertz.to_string(), effect))

@@ -67,10 +67,8 @@ impl Planner for GpuPowerPlan {
         });
         if planned.changes.is_empty() {
             let names: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
-            let reason = format!(
-                "{} offer neither runtime power management nor a clock that can be set",
-                names.join(", ")
-            );
+            let reason =
+                format!("no runtime power management, and no clock that can be set, on {}", names.join(", "));
             return Err(Impossible::new(reason));
         }
         Ok(planned)
@@ -163,8 +161,8 @@ fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(
             }
         },
         "nouveau" => {
-            let text = format!("the clock of {name} is not changed: its driver has no file for the clock");
-            let fix = "write a level to /sys/kernel/debug/dri/N/pstate";
+            let text = format!("the clock of {name} is not changed: nouveau has no clock setting in sysfs");
+            let fix = "write a performance level to /sys/kernel/debug/dri/N/pstate";
             planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
         }
         _ => {}
@@ -254,6 +252,6 @@ PCI_SLOT_NAME=0000:03:00.0
         assert!(says("devices-there-no-graphics", &unknown));
         let bare =
             plan("== sys/class/drm/card0/device/uevent := DRIVER=simpledrm\n", &["all"]).unwrap_err().reason;
-        assert!(bare.contains("neither runtime power management"), "{bare}");
+        assert!(bare.contains("no runtime power management"), "{bare}");
     }
 }

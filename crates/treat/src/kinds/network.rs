@@ -64,7 +64,7 @@ fn of_interface(
             changes.push(Change::optional(
                 Target::file(path),
                 on_off(threaded),
-                format!("{name} is polled in a thread: {threaded}"),
+                format!("{name} is polled in a {}", if threaded { "thread" } else { "softirq" }),
             ));
         }
     }

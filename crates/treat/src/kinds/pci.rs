@@ -36,7 +36,7 @@ impl Planner for PciPowerPlan {
         }
         if self.links && root.exists(LINKS) {
             writable(surroundings, LINKS)?;
-            let effect = "links of PCI Express stay awake (ASPM)";
+            let effect = "PCI Express links stay awake (ASPM is off)";
             changes.push(Change::optional(
                 Target::file_with(LINKS, Reading::Bracketed),
                 "performance",

@@ -37,7 +37,7 @@ impl Planner for CpuQuotaPlan {
         let threads: Vec<&ThreadRow> = all.iter().filter(|thread| pids.contains(&thread.pid)).collect();
         let mut planned = Planned { warnings: check(&self.process, &pids, &threads)?, ..Planned::default() };
         if stops_tasks_with_locks(root)? {
-            let reason = "on PREEMPT_RT before Linux 6.18 a quota stops tasks that hold kernel locks, which can hang the machine";
+            let reason = "on PREEMPT_RT before Linux 6.18 a quota can stop tasks while they hold kernel locks, which can hang the machine";
             return Err(Impossible::new(reason));
         }
         let groups = Groups::find(root)?;
@@ -66,7 +66,7 @@ impl Planner for CpuQuotaPlan {
 /// Refuses what no quota limits; reports what it limits only in part.
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
-        return Err(Impossible::new("process: this names the running whylate itself"));
+        return Err(Impossible::new("process: this is whylate itself; name another process"));
     }
     if pids.contains(&INIT) {
         let reason = format!(
@@ -140,7 +140,7 @@ impl Groups {
     fn offering(&self, group: &str) -> Change {
         let path = format!("{}{group}/cgroup.subtree_control", self.mount);
         let target = Target::file_with(path, Reading::CpuController);
-        Change::required(target, "+cpu", "groups may have quotas")
+        Change::required(target, "+cpu", "child groups may have quotas")
     }
 
     /// The quota of an existing group.
@@ -160,14 +160,14 @@ impl Groups {
         let period_us = period_us.unwrap_or(PERIOD_US);
         let quota_us = quota_us(period_us, percent);
         if now_us.is_some_and(|now| now <= quota_us) {
-            return Err(Impossible::new(format!("{group} has a quota of {text} already")));
+            return Err(Impossible::new(format!("{group} already has a quota this low: {text}")));
         }
         Ok(self.quota(format!("{group}/{file}"), quota_us, period_us))
     }
 
     fn quota(&self, path: String, quota_us: u64, period_us: u64) -> Change {
         let new = if self.is_v2 { format!("{quota_us} {period_us}") } else { quota_us.to_string() };
-        let effect = format!("tasks of the group may use {quota_us} of each {period_us} us");
+        let effect = format!("tasks of the group may use {quota_us} us of each {period_us} us");
         Change::required(Target::file_with(path, Reading::Words), new, effect)
     }
 
@@ -223,7 +223,7 @@ impl Groups {
         let hierarchy =
             || if self.is_v2 { Hierarchy::CgroupV2 } else { Hierarchy::CgroupV1(CONTROLLER.to_owned()) };
         changes.extend(moved.filter_map(|thread| Task::of(root, thread)).map(|task| {
-            let effect = format!("{task} has the quota of the group");
+            let effect = format!("the quota of the group applies to {task}");
             let mount = self.mount.to_owned();
             let target = Target::Membership { task, hierarchy: hierarchy(), mount };
             Change::required(target, format!("/{GROUP}"), effect)

@@ -8,7 +8,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         return Some("it sets which program the kernel runs as root");
     }
     if path.starts_with("/proc/") && !is_below(&["/proc/sys/", "/proc/irq/"]) {
-        return Some("only settings below /proc/sys and /proc/irq have a value to restore");
+        return Some("in /proc, only settings below /proc/sys and /proc/irq have a value to restore");
     }
     if ACTS.contains(&name)
         || ACT_ENDS.iter().any(|end| name.ends_with(end))
@@ -35,7 +35,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         return Some("this change also changes `cpu.weight`, whose value would be lost");
     }
     if path.starts_with("/proc/sys/net/") && LOSES.contains(&name) {
-        return Some("this change deletes addresses or keys, and the former value does not bring them back");
+        return Some("this change deletes addresses or keys, which the former value does not bring back");
     }
     if is_volatile(path) {
         return Some("it changes by itself, so its former value means nothing");

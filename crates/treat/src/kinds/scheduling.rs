@@ -60,7 +60,7 @@ impl Planner for CgroupPlan {
             let path = format!("{CGROUPS}{separator}{parent}/cgroup.subtree_control");
             required_file(surroundings, &path, "this is not a group of cgroup v2")?;
             let target = Target::file_with(path, Reading::CpusetController);
-            changes.push(Change::required(target, "+cpuset", "groups have cpusets"));
+            changes.push(Change::required(target, "+cpuset", "child groups may have cpusets"));
         }
         let effect = format!("tasks of {} run on CPU {cpus}", self.group);
         let target = Target::file_with(format!("{group}/cpuset.cpus"), Reading::CpuList);

@@ -187,7 +187,7 @@ fn a_setting_that_was_changed_since_is_left_alone_once() {
     assert_eq!(
         report.problems(),
         [
-            "/sys/a is `5` and not `2` any more: another program changed it, so it was left alone (before: `1`)"
+            "/sys/a is now `5` instead of `2`: another program changed this value, so whylate left it alone (before: `1`)"
         ]
     );
     assert_eq!((machine.text("/sys/a").as_str(), machine.text("/sys/c").as_str()), ("5\n", "0-3\n"));

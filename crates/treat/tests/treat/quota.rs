@@ -41,7 +41,7 @@ fn a_service_gets_the_quota_of_its_group() {
     let path = "/sys/fs/cgroup/system.slice/loud.service";
     assert_eq!(limited("max 20000"), Ok(format!("{path}/cpu.max: 5000 20000")));
     assert_eq!(limited("10000 20000"), Ok(format!("{path}/cpu.max: 5000 20000")));
-    assert_eq!(limited("5000 20000"), Err(format!("{path} has a quota of 5000 20000 already")));
+    assert_eq!(limited("5000 20000"), Err(format!("{path} already has a quota this low: 5000 20000")));
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
         "clocksource" => text(
             "/sys/devices/system/clocksource/clocksource0/current_clocksource",
             &|is| is == value,
-            "the kernel stopped using it, or does not have it",
+            "the kernel does not have the requested source, or stopped using it",
         ),
         "transparent_hugepage" => text(
             "/sys/kernel/mm/transparent_hugepage/enabled",
@@ -488,7 +488,7 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs of `nohz_full` are exempt, and in newer kernels also isolated CPUs")
+        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are exempt, and in newer kernels isolated CPUs, too")
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))

@@ -109,9 +109,9 @@ pub(super) fn siblings(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     let unmeasured = siblings.difference(targets);
     let finding = code
         .serious(format!(
-            "{} {} the core with {} (SMT)",
+            "{} {} with {} (SMT)",
             named(&shared),
-            verb(&shared, "shares", "share"),
+            verb(&shared, "shares its core", "share their cores"),
             named(&siblings)
         ))
         .effect(

@@ -64,7 +64,7 @@ pub(super) fn in_use(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     let (path, seen) = ("/proc/irq/N/effective_affinity_list", listed(&seen));
     if found.is_empty() {
-        return code.well("no graphics device is in use or interrupts the target CPUs", path, seen);
+        return code.well("no graphics device is in use, and none interrupts the target CPUs", path, seen);
     }
     let finding = code.info(found.join("; "));
     Some(
@@ -177,7 +177,7 @@ pub(super) fn matrox(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             "DRM_MGAG200_DISABLE_WRITECOMBINE=y",
         );
     }
-    code.advice("the Matrox graphics driver (mgag200) is loaded and may map its memory write-combining")
+    code.advice("the Matrox graphics driver (mgag200) is loaded and may map video memory as write-combining")
         .effect(
             "a CPU that draws into this memory stalls other CPUs, even isolated ones, for tens of microseconds",
         )

@@ -96,7 +96,7 @@ pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
     let live = inquiry.live.as_ref()?;
     let mut running = live.table.threads.iter().filter(|thread| thread.name == "irqbalance");
     let Some(daemon) = running.next() else {
-        return (!live.table.threads.is_empty()).then(|| code.fine("irqbalance does not run"));
+        return (!live.table.threads.is_empty()).then(|| code.fine("irqbalance is not running"));
     };
     let path = format!("/proc/{}/environ", daemon.pid);
     let environment = live.text(&path).unwrap_or_default();
@@ -110,7 +110,7 @@ pub(super) fn irqbalance(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         return code.well("irqbalance moves no interrupt to the target CPUs", path, left_alone.to_string());
     }
     code.advice(format!("irqbalance may move interrupts to {}", named(&open)))
-        .effect("every ten seconds, irqbalance distributes the interrupts over the CPUs again")
+        .effect("every ten seconds, irqbalance redistributes the interrupts over the CPUs")
         .seen(path, "runs")
         .now("sudo systemctl stop irqbalance")
         .boot(format!("put `IRQBALANCE_BANNED_CPULIST={}` into /etc/default/irqbalance", inquiry.targets))

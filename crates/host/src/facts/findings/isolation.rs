@@ -26,7 +26,7 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         format!("; threads that user space bound there: {}", listed(&bound))
     };
     code.info(format!(
-        "{} threads of the kernel are pinned to {}{bound}",
+        "{} kernel threads are pinned to {}{bound}",
         pinned.len(),
         named(inquiry.targets)
     ))
@@ -61,7 +61,7 @@ pub(super) fn rcu_callbacks(inquiry: &Inquiry, code: FindingCode) -> Option<Find
             treatment: None,
             ..code
                 .advice(format!("{} {} own RCU callbacks", named(&own), verb(&own, "runs its", "run their")))
-                .effect("thousands of callbacks may run one after another in a softirq, and delay the tasks of the CPU")
+                .effect("thousands of callbacks may run one after another in a softirq, and delay the tasks of their CPU")
                 .seen("/proc/cmdline", "no `rcu_nocbs=` for these CPUs")
                 .boot(format!("boot with `rcu_nocbs={own}`"))
         });

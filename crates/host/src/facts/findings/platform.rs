@@ -46,13 +46,13 @@ pub(super) fn steal(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let stolen = inquiry.targets.iter().filter_map(|cpu| Some((cpu, times.of(cpu)?)));
     let stolen: Vec<_> = stolen.collect();
     let most = stolen.iter().map(|(_, time)| *time).max()?;
-    let seen = format!("steal {most} at most");
+    let seen = format!("steal time of at most {most}");
     if most == Nanos(0) {
         return code.well("no steal time on the target CPUs since boot", "/proc/stat", seen);
     }
     let cpus: CpuSet = stolen.iter().filter(|(_, time)| time.0 > 0).map(|(cpu, _)| *cpu).collect();
     code.serious(format!(
-        "the hypervisor took CPU time from {} since boot (steal time): at most {most} per CPU",
+        "the hypervisor has taken CPU time from {} since boot (steal time): at most {most} per CPU",
         named(&cpus)
     ))
     .effect(
@@ -135,8 +135,8 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         }
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
-            "the hypervisor's clock is slower to read than the counter, and takes a system call unless the host states \
-             that the clock is stable; latencies include this time",
+            "the hypervisor's clock is slower to read than the time-stamp counter; reading it takes a system call unless \
+             the host declares the clock stable, and latencies include this time",
         ),
         _ => (false, "reading the clock may take a system call, and latencies include this time"),
     };
@@ -161,6 +161,6 @@ pub(super) fn counter(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     code.info("the time-stamp counter is not known to run at a constant rate in every power state")
         .effect("the stall probe reads the kernel's clock instead, which takes longer")
-        .seen("/proc/cpuinfo", "not both `constant_tsc` and `nonstop_tsc`")
+        .seen("/proc/cpuinfo", "`constant_tsc` or `nonstop_tsc` is missing")
         .into()
 }

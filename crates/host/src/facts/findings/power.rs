@@ -93,7 +93,7 @@ pub(super) fn doubtful_exits(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         let odd = |two: &[(&str, u64)]| {
             let [(_, before), (name, ns)] = *two else { return None };
             (ns == 0 || ns < before).then(|| {
-                format!("{name} has {}, and a shallower state has {}", nanoseconds(ns), nanoseconds(before))
+                format!("{name} has {}, but a shallower state has {}", nanoseconds(ns), nanoseconds(before))
             })
         };
         known.windows(2).find_map(odd)

@@ -15,7 +15,7 @@ const LIMITS: &str = "/proc/self/limits";
 
 /// limits.conf(5), setcap(8): the ways to the rights without being root.
 const FIX_RIGHTS: &str = "run whylate with sudo; or put `@realtime - rtprio 99` and `@realtime - memlock unlimited` into \
-     /etc/security/limits.d/99-realtime.conf, `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in \
+     /etc/security/limits.d/99-realtime.conf, run `sudo groupadd -rf realtime` and `sudo usermod -aG realtime $USER`, and log in \
      again (JACK's packages set the same limits for the group `audio`); or `sudo setcap cap_sys_nice,cap_ipc_lock+ep $(command -v \
      whylate)`";
 
@@ -33,7 +33,7 @@ pub(super) fn realtime_priority(inquiry: &Inquiry, code: FindingCode) -> Option<
             "probes run as ordinary tasks (SCHED_OTHER), and their latencies include waiting for every other task",
         ),
         max if max < PRIORITY_DEFAULT => FindingCode::RealtimePriorityLimited
-            .advice(format!("this process may use real-time priorities up to {max} only"))
+            .advice(format!("this process may use real-time priorities only up to {max}"))
             .effect("tasks of a higher priority delay the probes"),
         _ => code.fine(format!("real-time priorities up to {max} may be used")),
     };
@@ -67,7 +67,7 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "on each CPU, the real-time tasks of this process's control group may together use {budget} us of each \
                  period (RT_GROUP_SCHED)"
             ))
-            .effect("once a group has used up this time, its tasks are stopped until the next period")
+            .effect("once a group has used up this time, its real-time tasks are stopped until the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };
@@ -84,9 +84,9 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         FIX_RIGHTS_CONTAINER
     } else {
         "run whylate with sudo, or put `@realtime - memlock unlimited` into /etc/security/limits.d/99-realtime.conf, \
-         `sudo groupadd -rf realtime`, `sudo usermod -aG realtime $USER`, and log in again"
+         run `sudo groupadd -rf realtime` and `sudo usermod -aG realtime $USER`, and log in again"
     };
-    code.advice(format!("this process may lock {} of memory only", Bytes(bytes)))
+    code.advice(format!("this process may lock only {} of memory", Bytes(bytes)))
         .effect("if the measuring thread needs more, it has page faults, and the latencies include them")
         .seen(LIMITS, format!("locked memory {bytes}"))
         .now(fix)
@@ -123,7 +123,7 @@ pub(super) fn tracing(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     } else {
         "run whylate as root"
     };
-    code.info("tracefs cannot be written, or is not mounted and this process may not mount it")
+    code.info("this process may neither write nor mount tracefs")
         .effect("spikes cannot be marked in a trace, and a spike cannot stop the trace")
         .seen(PATH, "refused")
         .now(fix)

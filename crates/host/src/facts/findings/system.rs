@@ -34,8 +34,7 @@ pub(super) fn throttling(inquiry: &Inquiry, code: FindingCode) -> Option<Finding
         .now(
             "`sudo sysctl -w kernel.sched_rt_runtime_us=-1` while you measure; leave a CPU to the rest of the system",
         );
-    let boot =
-        "if real-time loops always leave one CPU free: boot with `sysctl.kernel.sched_rt_runtime_us=-1`";
+    let boot = "if real-time loops always leave at least one CPU free: boot with `sysctl.kernel.sched_rt_runtime_us=-1`";
     Some(inquiry.boot(finding, boot))
 }
 
@@ -210,7 +209,7 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
         .effect("a tainted kernel may have other latencies than an untainted one")
         .seen(PATH, bits.to_string())
-        .now("`dmesg` shows the cause; to measure an untainted kernel, reboot, without the module if a module is the cause")
+        .now("`dmesg` shows the cause; to measure an untainted kernel, reboot, and do not load the module if a module is the cause")
         .into()
 }
 

@@ -70,7 +70,7 @@ fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Imposs
     let others = if others.is_empty() { online.difference(&shielded) } else { others };
     if others.is_empty() {
         let reason = format!(
-            "cpus: {shielded} are all CPUs that are online; leave at least one to the rest of the system"
+            "cpus: {shielded} are all the online CPUs; leave at least one CPU to the rest of the system"
         );
         return Err(Impossible::wrong_request(reason));
     }

@@ -25,8 +25,8 @@ pub(super) fn plan(
             by_cpuset(sides, &hierarchy, &threads, surroundings)
         }
         (ShieldMethod::Cpuset, None) => Err(Impossible::new(
-            "method: there is no cpuset controller here (no cgroup v1 `cpuset` or cgroup v2 is mounted, this is a \
-                 container, or cgroup v2 is used on a kernel before 6.1); use `affinity`",
+            "method: there is no cpuset controller here; use `affinity` (a cpuset needs cgroup v1 `cpuset`, or cgroup v2 \
+                 on Linux 6.1 or later, outside of a container)",
         )),
         (ShieldMethod::Auto | ShieldMethod::Affinity, _) => {
             let mut planned = Planned::changes(vec![mark(sides)]);
@@ -155,14 +155,14 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
         Change::required(
             Target::file_with(controllers, Reading::CpusetController),
             "+cpuset",
-            "groups have cpusets",
+            "child groups may have cpusets",
         ),
         Change::required(
             Target::Directory { path: group.clone() },
             Target::PRESENT,
             "a group for tasks that may run on the shielded CPUs",
         ),
-        inside(file("cgroup.type"), "threaded", "single threads can enter the group".to_owned()),
+        inside(file("cgroup.type"), "threaded", "threads can enter the group one by one".to_owned()),
         inside(
             Target::file_with(format!("{group}/cpuset.cpus"), Reading::CpuList),
             &cpus.to_string(),
@@ -171,7 +171,7 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
         inside(
             file("cpuset.cpus.partition"),
             "isolated",
-            format!("nothing else runs on CPU {cpus}, and no load is balanced there"),
+            format!("only tasks of the group run on CPU {cpus}, and no load is balanced there"),
         ),
     ])
 }
@@ -204,7 +204,8 @@ fn members(
             sides.shielded,
             listed(&leaving)
         );
-        let fix = "while the shield is in force, start these threads again in its group (`whylate treat apply shield --help`)";
+        let fix =
+            "restart these threads in the shield's group (`whylate treat apply shield --help` says how)";
         planned.warnings.push(Warning::with_fix(WarningCode::ThreadsEvicted, text, fix));
     }
 }
@@ -229,7 +230,7 @@ fn v1<'t>(
         let file = |name: &str, reading| Target::file_with(format!("{group}/{name}"), reading);
         let files = [
             (file("cpuset.mems", Reading::CpuList), memory.clone(), "the group may use all memory"),
-            (file("cpuset.cpus", Reading::CpuList), cpus.to_string(), "its CPUs"),
+            (file("cpuset.cpus", Reading::CpuList), cpus.to_string(), "the CPUs of the group"),
             (
                 file("cpuset.sched_load_balance", Reading::Whole),
                 balanced.to_owned(),
