@@ -92,12 +92,15 @@ const PROMISES: &[(&str, &[&str])] = &[
         &["crates/cli/tests/cli/bad_input.rs settings_that_run_programs_or_cannot_go_back_are_refused"],
     ),
     (
-        "acts (`drop_caches`",
+        "triggers an action (`drop_caches`",
         &["crates/treat/src/kinds/refused.rs programs_acts_and_one_way_switches_are_refused"],
     ),
-    ("goes one way", &["crates/treat/src/kinds/refused.rs programs_acts_and_one_way_switches_are_refused"]),
     (
-        "does not take its former value back",
+        "cannot be changed back",
+        &["crates/treat/src/kinds/refused.rs programs_acts_and_one_way_switches_are_refused"],
+    ),
+    (
+        "does not accept its former value",
         &["lab/tests/lab/treat.rs treat_walks_over_the_settings_of_the_kernel"],
     ),
     (
