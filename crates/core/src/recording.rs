@@ -201,8 +201,8 @@ pub struct Activation {
     pub calls: Vec<LongCall>,
     /// Samples of it, in the order of time: most of them while it ran for longer than usual.
     pub samples: Vec<OwnSample>,
-    /// What its thread does in ordinary activations; `None` if no samples of these are known.
-    pub ordinary: Option<Arc<Ordinary>>,
+    /// What its thread does in other activations; `None` if no samples of these are known.
+    pub habits: Option<Arc<Habits>>,
     /// How often it was on another CPU than before.
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
@@ -231,13 +231,21 @@ pub struct OwnSample {
     pub stack: Vec<Frame>,
 }
 
-/// What a thread does in its ordinary activations: those that run no longer than usual.
+/// Samples of a thread's activations: the functions of the program, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ordinary {
-    /// Samples, evenly spread over the running time: the functions of the program, innermost first.
+pub struct Profile {
     pub stacks: Vec<Vec<Frame>>,
-    /// The average running time of such an activation.
-    pub ran_ns: u64,
+    /// The average time of an activation over which the samples are spread.
+    pub sampled_ns: u64,
+}
+
+/// What a thread does in its activations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Habits {
+    /// In those that run no longer than usual, all the time.
+    pub ordinary: Profile,
+    /// In the longer ones, from their first sample on.
+    pub long: Profile,
 }
 
 /// A function on the stack of a program.

@@ -4,15 +4,21 @@ use crate::blame::piece::Piece;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds, share};
-use whylate_core::recording::{Activation, Frame, OWN, Ordinary, OwnSample};
+use whylate_core::recording::{Activation, Frame, OWN, OwnSample, Profile};
 use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledCall, SampledFunction};
 
 /// The fewest samples that name a function.
 const SAMPLES_LEAST: usize = 3;
 /// A function is named where at least this part of the samples was in it and in what it called.
 const NAMED_LEAST: f64 = 0.5;
+/// Of the function that ran longer by the most time, those that it called have at least this part.
+const LONGER_LEAST: f64 = 0.7;
+/// With this number of samples, they name a function without those of other activations.
+const SAMPLES_ENOUGH: usize = 8;
 /// The fewest samples of ordinary activations with which late ones are compared.
 const ORDINARY_LEAST: usize = 30;
+/// The fewest samples of a thread's long activations that name a function.
+const LONG_LEAST: usize = 12;
 /// The most functions that are kept.
 const FUNCTIONS_MAX: usize = 24;
 /// The most calls that are kept; calls in a smaller part of the samples are not.
@@ -27,36 +33,64 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     let samples: Vec<&OwnSample> =
         activation.samples.iter().filter(|sample| is_of_own_work(sample, pieces)).collect();
     let Some(first) = samples.first() else { return };
-    let total = samples.len();
-    let stacks: Vec<&[Frame]> = samples.iter().map(|sample| &sample.stack[..]).collect();
+    let habits = activation.habits.as_deref();
+    let usual = habits.map(|it| &it.ordinary).filter(|it| it.stacks.len() >= ORDINARY_LEAST);
+    let long = habits.map(|it| &it.long).filter(|it| it.stacks.len() >= LONG_LEAST);
     let own_pieces = pieces.iter().filter(|piece| piece.blame.kind == Some(Kind::OwnWork));
-    let sampled_ns = own_pieces.map(|piece| piece.to.saturating_sub(piece.from.max(first.at_ns))).sum();
-    let usual = activation.ordinary.as_deref().filter(|it| it.stacks.len() >= ORDINARY_LEAST);
-    let functions = functions(&stacks, sampled_ns, usual);
-    if total >= SAMPLES_LEAST
-        && let Some((frame, weights)) = hottest(&functions, sampled_ns)
-    {
-        let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
+    let here = Sampled {
+        stacks: samples.iter().map(|sample| &sample.stack[..]).collect(),
+        ns: own_pieces.map(|piece| piece.to.saturating_sub(piece.from.max(first.at_ns))).sum(),
+    };
+    let functions = here.functions(usual);
+    let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
+    let of = format!("samples of the program, {from} into the latency and later,");
+    // Few samples are compared with those of other long activations.
+    let long = long.filter(|_| here.stacks.len() < SAMPLES_ENOUGH);
+    let long =
+        long.map(|it| Sampled { stacks: it.stacks.iter().map(|it| &it[..]).collect(), ns: it.sampled_ns });
+    let among = long.as_ref().and_then(|long| {
+        let found = hottest(&long.functions(usual), long.ns)?;
+        here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
+    });
+    match among {
+        Some((long, found)) => long.name(own, found, "samples of the thread's long activations", usual),
+        None if here.stacks.len() >= SAMPLES_LEAST => {
+            if let Some(found) = hottest(&functions, here.ns) {
+                here.name(own, found, &of, usual);
+            }
+        }
+        None => {}
+    }
+    own.evidence.extend(missing(&here.stacks));
+    own.samples = Some(OwnSamples {
+        count: samples.len() as u64,
+        in_kernel: samples.iter().filter(|sample| sample.is_in_kernel).count() as u64,
+        from_ns: first.at_ns,
+        ordinary: usual.map(|it| it.stacks.len() as u64),
+        functions: listed(functions),
+        calls: calls(&here.stacks, here.ns, usual),
+    });
+}
+
+/// Stacks of samples, innermost function first, and the time over which they are spread.
+struct Sampled<'a> {
+    stacks: Vec<&'a [Frame]>,
+    ns: u64,
+}
+
+impl Sampled<'_> {
+    fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
         own.evidence.push(format!(
-            "{} of {} samples of the program, {from} into the latency and later, were in {}",
-            share(weights.all as f64 / total as f64),
-            count(total as u64),
+            "{} of {} {of} were in {}",
+            share(weights.all as f64 / self.stacks.len() as f64),
+            count(self.stacks.len() as u64),
             frame.name
         ));
         own.evidence.extend(usual.map(|usual| compared(frame, weights, usual)));
         own.function = Some(frame.name.clone());
         // Callers are stored with blanks between.
-        own.callers = callers(frame, &stacks).iter().map(|frame| frame.name.replace(' ', "_")).collect();
+        own.callers = callers(frame, &self.stacks).iter().map(|frame| frame.name.replace(' ', "_")).collect();
     }
-    own.evidence.extend(missing(&stacks));
-    own.samples = Some(OwnSamples {
-        count: total as u64,
-        in_kernel: samples.iter().filter(|sample| sample.is_in_kernel).count() as u64,
-        from_ns: first.at_ns,
-        ordinary: usual.map(|it| it.stacks.len() as u64),
-        functions: listed(functions),
-        calls: calls(&stacks, sampled_ns, usual),
-    });
 }
 
 /// Names the interrupts of the clock that takes the samples: this program asked for them.
@@ -96,47 +130,44 @@ struct Weights {
     ordinary: Option<(u64, u64)>,
 }
 
-fn functions<'a>(
-    stacks: &[&'a [Frame]],
-    sampled_ns: u64,
-    usual: Option<&Ordinary>,
-) -> BTreeMap<&'a Frame, Weights> {
-    let mut all: BTreeMap<&Frame, Weights> = BTreeMap::new();
-    for stack in stacks {
-        if let Some(first) = stack.first() {
-            all.entry(first).or_default().own += 1;
+impl<'a> Sampled<'a> {
+    fn functions(&self, usual: Option<&Profile>) -> BTreeMap<&'a Frame, Weights> {
+        let mut all: BTreeMap<&Frame, Weights> = BTreeMap::new();
+        for stack in &self.stacks {
+            if let Some(first) = stack.first() {
+                all.entry(first).or_default().own += 1;
+            }
+            // A function that calls itself is in the sample once.
+            let each: BTreeSet<&Frame> = stack.iter().collect();
+            each.into_iter().for_each(|frame| all.entry(frame).or_default().all += 1);
         }
-        // A function that calls itself is in the sample once.
-        let each: BTreeSet<&Frame> = stack.iter().collect();
-        each.into_iter().for_each(|frame| all.entry(frame).or_default().all += 1);
+        for (frame, weights) in &mut all {
+            weights.own_ns = part_of(self.ns, weights.own, self.stacks.len());
+            weights.all_ns = part_of(self.ns, weights.all, self.stacks.len());
+            weights.ordinary = usual.map(|usual| {
+                let own = usual.stacks.iter().filter(|stack| stack.first() == Some(*frame)).count();
+                let all = usual.stacks.iter().filter(|stack| stack.contains(frame)).count();
+                let part = |number| part_of(usual.sampled_ns, number, usual.stacks.len());
+                (part(own), part(all))
+            });
+        }
+        all
     }
-    for (frame, weights) in &mut all {
-        weights.own_ns = part_of(sampled_ns, weights.own, stacks.len());
-        weights.all_ns = part_of(sampled_ns, weights.all, stacks.len());
-        weights.ordinary = usual.map(|usual| {
-            let own = usual.stacks.iter().filter(|stack| stack.first() == Some(*frame)).count();
-            let all = usual.stacks.iter().filter(|stack| stack.contains(frame)).count();
-            let part = |number| part_of(usual.ran_ns, number, usual.stacks.len());
-            (part(own), part(all))
-        });
-    }
-    all
 }
 
 fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
     (ns as f64 * part as f64 / whole.max(1) as f64) as u64
 }
 
-/// The innermost function that has at least half of the time, with what it called; where ordinary activations are known, of the time
-/// by which functions ran longer than in these.
+/// The innermost function that has at least half of the time, with what it called. Where ordinary activations are known: the innermost
+/// of those that, with what they called, ran longer than in these by the most time.
 fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Option<(&'a Frame, Weights)> {
-    let more_ns = |it: &Weights| it.own_ns.saturating_sub(it.ordinary.unwrap_or_default().0);
-    let longer_ns: u64 = functions.values().map(more_ns).sum();
-    let is_compared = longer_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary.is_some());
-    let least_ns = if is_compared { longer_ns } else { sampled_ns } as f64 * NAMED_LEAST;
-    let has_most = |it: &Weights| {
-        let ordinary_ns = it.ordinary.filter(|_| is_compared).unwrap_or_default().1;
-        it.all_ns.saturating_sub(ordinary_ns) as f64 >= least_ns
+    let more_ns = |it: &Weights| it.all_ns.saturating_sub(it.ordinary.unwrap_or_default().1);
+    let most_ns = functions.values().map(more_ns).max()?;
+    let is_compared = most_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary.is_some());
+    let has_most = |it: &Weights| match is_compared {
+        true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
+        false => it.all_ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
     };
     // What a function calls is in no more samples than the function. Of two with the same, the one with more of its own is called.
     let most = functions.iter().filter(|(_, it)| has_most(it));
@@ -155,14 +186,14 @@ fn callers<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> &'a [Frame] {
     &most[..most.len().min(CALLERS_MAX)]
 }
 
-fn compared(frame: &Frame, weights: Weights, usual: &Ordinary) -> String {
+fn compared(frame: &Frame, weights: Weights, usual: &Profile) -> String {
     let (name, here) = (&frame.name, nanoseconds(weights.all_ns));
     let number = count(usual.stacks.len() as u64);
     match weights.ordinary {
         Some((_, ordinary_ns)) if ordinary_ns > 0 => format!(
             "{name} ran for at least {here}; in an ordinary activation it runs for about {} of {}",
             nanoseconds(ordinary_ns),
-            nanoseconds(usual.ran_ns)
+            nanoseconds(usual.sampled_ns)
         ),
         _ => format!(
             "{name} ran for at least {here}; it is in none of {number} samples of ordinary activations"
@@ -186,10 +217,10 @@ fn listed(functions: BTreeMap<&Frame, Weights>) -> Vec<SampledFunction> {
 }
 
 /// The calls of all stacks as a tree.
-fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Ordinary>) -> Vec<SampledCall> {
+fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Profile>) -> Vec<SampledCall> {
     let ordinary: Vec<&[Frame]> = usual.iter().flat_map(|it| &it.stacks).map(|stack| &stack[..]).collect();
     let time = |here: usize| part_of(sampled_ns, here, stacks.len());
-    let ordinary_time = |here: usize| usual.map(|it| part_of(it.ran_ns, here, it.stacks.len()));
+    let ordinary_time = |here: usize| usual.map(|it| part_of(it.sampled_ns, here, it.stacks.len()));
     let least = stacks.len().div_ceil(CALLS_PART);
     let mut all = Vec::new();
     // Of each call that is still to be listed: its depth, and the stacks that contain it, here and in ordinary activations.
@@ -259,14 +290,14 @@ mod tests {
     use crate::confidence::RECORDED;
     use std::sync::Arc;
     use whylate_core::CpuId;
-    use whylate_core::recording::{Doing, Stage};
+    use whylate_core::recording::{Doing, Habits, Stage};
 
     /// Stacks as `inner outer`, once a microsecond; a name with `+` is none.
     fn explained(stacks: &[&str]) -> Cause {
         compared_with(stacks, None)
     }
 
-    fn compared_with(stacks: &[&str], ordinary: Option<Ordinary>) -> Cause {
+    fn compared_with(stacks: &[&str], habits: Option<Habits>) -> Cause {
         let frame = |name: &str| Frame {
             name: name.to_owned(),
             is_named: !name.contains('+'),
@@ -281,7 +312,7 @@ mod tests {
         let activation = Activation {
             stages: vec![Stage { from_ns: 0, to_ns, cpu: CpuId(0), what: Doing::Running }],
             samples: stacks.iter().enumerate().map(sample).collect(),
-            ordinary: ordinary.map(Arc::new),
+            habits: habits.map(Arc::new),
             ..Activation::default()
         };
         let blame = Blame::new(Kind::OwnWork, RECORDED, "it had the CPU");
@@ -311,10 +342,11 @@ mod tests {
                 |name: &str| Frame { name: name.to_owned(), is_named: true, file: "control".to_owned() };
             text.split_whitespace().map(frame).collect()
         };
-        let ordinary = Ordinary {
+        let ordinary = Profile {
             stacks: [vec![stack("update loop main"); 30], vec![stack("log loop main"); 10]].concat(),
-            ran_ns: 40_000,
+            sampled_ns: 40_000,
         };
+        let habits = Habits { ordinary: ordinary.clone(), ..Habits::default() };
         let here = [
             "update loop main",
             "update loop main",
@@ -322,7 +354,7 @@ mod tests {
             "trim free loop main",
             "trim free loop main",
         ];
-        let cause = compared_with(&here, Some(ordinary.clone()));
+        let cause = compared_with(&here, Some(habits.clone()));
         assert_eq!(cause.function.as_deref(), Some("trim"), "update always runs for 30 us");
         assert_eq!(cause.callers, ["free", "loop", "main"]);
         let samples = cause.samples.unwrap();
@@ -336,8 +368,12 @@ mod tests {
             samples.calls.iter().map(|it| (it.depth, it.function.as_str(), it.samples)).collect();
         assert_eq!(calls, [(0, "main", 5), (1, "loop", 5), (2, "update", 3), (2, "free", 2), (3, "trim", 2)]);
         assert_eq!(samples.calls[2].ordinary_ns, Some(30_000));
-        let few = Ordinary { stacks: ordinary.stacks[..20].to_vec(), ..ordinary };
+        let few = Profile { stacks: ordinary.stacks[..20].to_vec(), ..ordinary };
+        let few = Habits { ordinary: few, ..Habits::default() };
         assert_eq!(compared_with(&here, Some(few)).function.as_deref(), Some("update"));
+        let long = Profile { stacks: vec![stack("trim free loop main"); 12], sampled_ns: 40_000 };
+        let cause = compared_with(&here[..1], Some(Habits { long, ..habits }));
+        assert_eq!(cause.function.as_deref(), Some("trim"), "one sample of its own says little");
     }
 
     #[test]

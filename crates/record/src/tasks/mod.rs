@@ -1,13 +1,13 @@
 //! Why activations of watched tasks took so long: from what the CPUs recorded meanwhile, and the wake-ups that led to
 //! them.
 
+mod habits;
 mod neighbours;
-mod ordinary;
 mod quota;
 
 use crate::causes::surroundings;
+use habits::Threads;
 use neighbours::Neighbours;
-use ordinary::Profiles;
 use std::collections::BTreeMap;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::TaskWatch;
@@ -50,17 +50,17 @@ impl Explained {
 pub struct TaskExplainer {
     host: HostRoot,
     surroundings: Surroundings,
-    profiles: Profiles,
+    threads: Threads,
 }
 
 impl TaskExplainer {
     pub fn new(host: &HostRoot, facts: &Facts) -> Self {
-        Self { host: host.clone(), surroundings: surroundings(host, facts), profiles: Profiles::default() }
+        Self { host: host.clone(), surroundings: surroundings(host, facts), threads: Threads::default() }
     }
 
-    /// Takes what activations show of ordinary ones, with which long ones are compared.
+    /// Takes the samples of activations, with which long ones are compared.
     pub fn note(&mut self, ended: &[Activation]) {
-        self.profiles.note(ended);
+        self.threads.note(ended);
     }
 
     /// Why activations took so long. Call it soon after [`TaskWatch::poll`].
@@ -109,7 +109,7 @@ impl TaskExplainer {
     /// The activation with the names of the files for which it slept, as far as they are still open, and of the variables.
     fn with_names(&self, watch: &mut TaskWatch, activation: &Activation) -> Activation {
         let mut named = activation.clone();
-        named.ordinary = self.profiles.of(activation.thread.pid);
+        named.habits = self.threads.of(activation.thread.pid);
         for stage in &mut named.stages {
             let Doing::Blocked { wait: Wait::Inside { object, .. }, .. } = &mut stage.what else { continue };
             match object {

@@ -238,7 +238,7 @@ mod tests {
     use whylate_core::CpuId;
     use whylate_core::quantity::Quantities;
     use whylate_core::record::TaskRecord;
-    use whylate_core::result::{CauseKind, OwnSamples, SampledFunction};
+    use whylate_core::result::{CauseKind, OwnSamples, SampledCall, SampledFunction};
 
     #[test]
     fn a_thread_has_a_line_with_its_parts() {
@@ -298,6 +298,15 @@ mod tests {
             file: "control".to_owned(),
             own,
             all,
+            ns: Some(1_000_000 * all),
+            ordinary_ns: Some(250_000),
+        };
+        let call = |depth, name: &str, samples| SampledCall {
+            depth,
+            function: name.to_owned(),
+            samples,
+            ns: 1_000_000 * samples,
+            ordinary_ns: Some(250_000),
         };
         let mut spike =
             Spike { probe: Some("task/audio".to_owned()), ..Spike::unexplained(CpuId(1), 9, 4_000_000) };
@@ -309,7 +318,12 @@ mod tests {
         assert!(functions(std::iter::once(&spike)).is_empty());
         let functions = vec![function("cycle", 1, 4), function("plan", 3, 3)];
         spike.also = vec![Cause {
-            samples: Some(OwnSamples { count: 4, functions, ..OwnSamples::default() }),
+            samples: Some(OwnSamples {
+                count: 4,
+                functions,
+                calls: vec![call(0, "cycle", 4), call(1, "plan", 3), call(1, "log", 1)],
+                ..OwnSamples::default()
+            }),
             ..Cause::new(CauseKind::OwnWork)
         }];
         let text = table(&spike);
@@ -318,6 +332,14 @@ mod tests {
             line.split_whitespace().filter(|word| word.ends_with('%') || word.parse::<u32>().is_ok()).count()
         };
         assert!(words("cycle") >= 2 && words("plan") >= 2, "{text}");
+        let times = |name: &str| {
+            text.lines().any(|line| line.contains(name) && line.contains("3.00 ms        250 us"))
+        };
+        assert!(times("plan"), "{text}");
+        let samples = spike.also[0].samples.as_ref().unwrap();
+        let places =
+            Flame::new(String::new(), samples).calls.into_iter().map(|it| (it.depth, it.from, it.width));
+        assert_eq!(places.collect::<Vec<_>>(), [(0, 0.0, 1.0), (1, 0.0, 0.75), (1, 0.75, 0.25)]);
     }
 
     #[test]
