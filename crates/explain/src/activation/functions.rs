@@ -38,7 +38,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     {
         let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
         own.evidence.push(format!(
-            "{} of {} samples of the program, {from} into the latency and later, were in {}",
+            "{} of {} samples of the program (the first one {from} into the latency) were in {}",
             share(weights.all as f64 / total as f64),
             count(total as u64),
             frame.name
