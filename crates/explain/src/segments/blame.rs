@@ -250,7 +250,7 @@ impl<'r> Context<'r> {
         };
         if self.idled_ns(slice) > longest_ns {
             let evidence =
-                format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
+                format!("the CPU was in {state} {when}, for longer than it takes to leave any idle state");
             return match confidence {
                 LIKELY => self.stood_still(&evidence),
                 _ if self.surroundings.is_virtual => self.stood_still(&evidence),

@@ -90,7 +90,7 @@ impl<'r> Context<'r> {
             && vocabulary::is_edge(function)
         {
             return self.stood_still(&format!(
-                "{late}it interrupted the CPU{whose} in {function}, which has only a few instructions"
+                "{late}it interrupted kernel code{whose} in {function}, which has only a few instructions"
             ));
         }
         let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };

@@ -22,7 +22,7 @@ pub(super) fn of_table(copy: &CopyTable) -> Vec<Section> {
         "bytes copied per second for each block size (a block is copied repeatedly); median of the trials";
     let table = Section::new("copies", "Copies").meaning(meaning).with_all(pairs.iter().map(part));
     let memory = Section::new("memory", "Memory")
-        .meaning("memory types: requested by the command, mapped by the page table, effective by timing")
+        .meaning("memory type as requested, as mapped in the page table, and as timing shows it (effective)")
         .with(memory(&copy.memory));
     let backends = Section::new("backends", "How to get memory of each type");
     let backends = match copy.rows.is_empty() {
