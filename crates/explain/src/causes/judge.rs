@@ -250,7 +250,7 @@ fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader)
     let Some(span) = group.longest().detail.span(accountant.states) else { return Vec::new() };
     let late = accountant.late;
     let mut places =
-        vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
+        vec![(span.events.0, "the last event before the cause"), (span.events.1, "the first event after the cause")];
     let ran = accountant
         .window
         .events

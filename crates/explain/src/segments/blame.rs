@@ -332,7 +332,7 @@ impl<'r> Context<'r> {
             return self.stood_still(&evidence);
         }
         let scheduled = figure::scheduled(thread.priority);
-        let evidence = format!("the thread ran on after the wake-up of the task, at {scheduled}");
+        let evidence = format!("the thread kept running at {scheduled} after the task was woken");
         let blame = if self.lacks_ticks(slice) {
             let evidence =
                 format!("{evidence}; no tick came in this time, and an interrupt came right afterwards");

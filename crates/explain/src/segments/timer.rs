@@ -116,7 +116,7 @@ impl<'r> Context<'r> {
             return Blame::unattributed_as(late);
         };
         let evidence =
-            format!("the thread ran at {}, above the task; {late}", figure::scheduled(thread.priority));
+            format!("the thread ran at {}, above the task's; {late}", figure::scheduled(thread.priority));
         Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
     }
 }
