@@ -46,7 +46,9 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }
                 (Some((pid, command)), _) => {
-                    let evidence = format!("the {lock} at {address:#x} named this thread as its owner when the wait began");
+                    let evidence = format!(
+                        "the {lock} at {address:#x} named this thread as its owner when the wait began"
+                    );
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
                 }
                 (None, Waker::Thread(pid, command)) => {
@@ -63,7 +65,7 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             }
         }
         Wait::Page => ended_by(
-            Blame::new(Kind::PageFault, STATED, "the task slept in a page fault until the page was in memory"),
+            Blame::new(Kind::PageFault, STATED, "the task slept in a page fault until the page was mapped"),
             waker,
         ),
         Wait::Kernel(call) => {
@@ -134,8 +136,10 @@ fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
 /// (`mmap_lock`), wakes the next waiter itself.
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
-    let evidence =
-        format!("{}; {command} woke the task, as a thread does when it releases a kernel lock", blame.evidence);
+    let evidence = format!(
+        "{}; {command} woke the task, as a thread does when it releases a kernel lock",
+        blame.evidence
+    );
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

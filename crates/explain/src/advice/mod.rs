@@ -156,7 +156,9 @@ pub fn candidates(
                 first += u32::from(weight >= large);
                 continue;
             }
-            Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; to try this one too, name it with --yes"),
+            Ok(()) => format!(
+                "{ARMS_MAX} other treatments act on larger causes; to try this one too, name it with --yes"
+            ),
             Err(why) => why,
         };
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });

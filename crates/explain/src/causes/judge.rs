@@ -71,7 +71,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // The start of one interrupt and the end of another look like this if events between them are lost.
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
-                "the same interrupt came several times: the recorded end of the long handler run may belong to a later run"
+                "the same interrupt came several times: the end of the long handler run may belong to a later run"
                     .to_owned(),
             );
             FAINT
@@ -249,8 +249,10 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
     let Some(span) = group.longest().detail.span(accountant.states) else { return Vec::new() };
     let late = accountant.late;
-    let mut places =
-        vec![(span.events.0, "the last event before the cause"), (span.events.1, "the first event after the cause")];
+    let mut places = vec![
+        (span.events.0, "the last event before the cause"),
+        (span.events.1, "the first event after the cause"),
+    ];
     let ran = accountant
         .window
         .events

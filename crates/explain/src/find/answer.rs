@@ -114,7 +114,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if info.resolution_ns == 0 && seen.events > 0 {
         return Some(
-            "the trace has counter values instead of nanoseconds: record with the trace clock `mono`".to_owned(),
+            "the trace has counter values, not nanoseconds: record with the trace clock `mono`".to_owned(),
         );
     }
     if subject.sampled || (tracer == "hwlat" && seen.events == 0 && options.task.is_none()) {

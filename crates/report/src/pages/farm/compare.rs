@@ -28,7 +28,7 @@ pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
     let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
     let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
     let kernels =
-        (!known.is_empty()).then(|| Block::note(format!("Kernels of the stored runs: {}.", known.join(", "))));
+        (!known.is_empty()).then(|| Block::note(format!("Kernels of stored runs: {}.", known.join(", "))));
     Page { sections: vec![section.with_all(kernels)], ..answer.page("Compare") }
 }
 
