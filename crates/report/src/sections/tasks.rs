@@ -86,8 +86,8 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
     let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
         Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)
     });
-    let colours = "In the picture, the start of the program is at the top, and a wider function ran longer. Orange functions are rare or \
-        missing in ordinary activations. Yellow functions ran longer than in ordinary activations.";
+    let colours = "In the picture, the start of the program is at the top, and a wider function ran longer. Orange functions take little \
+        or no time in ordinary activations. Yellow functions ran longer than in ordinary activations.";
     let section = Section::new("functions", "Functions in which late threads ran").depth(Depth::Detail);
     let pictures = Block::Aside(Section::default().with(Block::note(colours)).with_all(flames));
     vec![section.with(Table::new(columns, rows)).with(note).with(pictures)]
