@@ -57,7 +57,7 @@ pub fn explain(
                 if budget.throttler().is_some() =>
             {
                 let actor = budget.throttler().unwrap_or_default();
-                let evidence = "by the scheduler's own account, this runtime was used up when the task left the CPU or was woken";
+                let evidence = "the scheduler's account shows that this runtime was used up when the task left the CPU or was woken";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {

@@ -9,7 +9,7 @@ use whylate_core::result::CauseKind;
 pub(crate) const ANOTHER_CPU: &str = "another CPU";
 /// The state of a task that had not gone to sleep when its timer was due.
 pub(crate) const STILL_AT_WORK: &str =
-    "the task was still working, and set its timer when the expiry was already past";
+    "the task was still working, and set its timer for a moment that was already past";
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 

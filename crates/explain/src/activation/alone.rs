@@ -20,7 +20,7 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                     "the task had the CPU; interrupts during its run count as its work",
                 ),
                 Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
-                    "the task was runnable and waited: another thread had the CPU, or the CPU quota of its control group was used up. Without root, the kernel does not show which",
+                    "the task was runnable and waited: another thread had the CPU, or the CPU quota of its control group was used up. Only root can see which of the two it was",
                 ),
                 Doing::Preempted { .. } => Blame::new(
                     Kind::Thread,

@@ -43,7 +43,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     let mut hands = Vec::new();
     let within = wakes_within(stage, wakes);
     is_handed(first.0, last, stage.to_ns, &within, &mut BTreeSet::new(), &mut hands).then_some(())?;
-    let evidence = format!("the lock at {address:#x} stored its owner when the wait began");
+    let evidence = format!("the lock at {address:#x} named this thread as its owner when the wait began");
     let mut from_ns = stage.from_ns;
     let mut blame = Blame::new(Kind::Lock, STATED, evidence).thread(first.1, first.0);
     let mut held = Vec::new();

@@ -43,7 +43,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     };
     let functions = here.functions(usual);
     let from = nanoseconds(first.at_ns.saturating_sub(activation.due_ns));
-    let of = format!("samples of the program, {from} into the latency and later,");
+    let of = format!("samples of the program (the first one {from} into the latency)");
     // Few samples are compared with those of other long activations.
     let long = long.filter(|_| here.stacks.len() < SAMPLES_ENOUGH);
     let long =

@@ -107,7 +107,7 @@ fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     if number == 0 {
         return;
     }
-    own.evidence.push(format!("this includes {} of the task; their time was not recorded", faults(number)));
+    own.evidence.push(format!("this work includes {} whose time was not recorded", faults(number)));
     if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
     }

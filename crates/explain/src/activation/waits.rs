@@ -24,7 +24,7 @@ pub(super) fn behind(
         return Blame::unattributed_as("the CPU was idle although the task was runnable");
     }
     if !may_run_before(thread.priority, priority) {
-        let evidence = format!("{evidence}, {} of lower priority", thread.command);
+        let evidence = format!("{evidence} ({}, which has a lower priority)", thread.command);
         return throttled(evidence, LIKELY, priority, surroundings);
     }
     // The scheduler leaves the CPU to it as long as it is runnable.
@@ -41,12 +41,14 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             match (owner, waker) {
                 (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
                     let evidence = format!(
-                        "the {lock} at {address:#x} stored its owner when the wait began; {name} (thread {last}) released it. How long each of them held the lock is not known"
+                        "the {lock} at {address:#x} named this thread as its owner when the wait began; {name} (thread {last}) released it. How long each thread held the lock is not known"
                     );
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }
                 (Some((pid, command)), _) => {
-                    let evidence = format!("the {lock} at {address:#x} stored its owner when the wait began");
+                    let evidence = format!(
+                        "the {lock} at {address:#x} named this thread as its owner when the wait began"
+                    );
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
                 }
                 (None, Waker::Thread(pid, command)) => {
@@ -63,7 +65,7 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             }
         }
         Wait::Page => ended_by(
-            Blame::new(Kind::PageFault, STATED, "the task slept in a page fault until the page was there"),
+            Blame::new(Kind::PageFault, STATED, "the task slept in a page fault until the page was mapped"),
             waker,
         ),
         Wait::Kernel(call) => {
@@ -104,7 +106,7 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
         _ => None,
     })?;
     let evidence = format!(
-        "the task slept in {call} with a timeout, repeatedly for the same object, until {command} woke it; other threads may also have had the object"
+        "the task slept in {call} repeatedly, each time on the same object until a timeout, before {command} woke it; other threads may also have made it wait"
     );
     let what = runtime(&Object::Word(address, variable), &waker);
     let evidence = what.map(|what| format!("{evidence}; {what}")).unwrap_or(evidence);
@@ -115,16 +117,16 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
 fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
     match (object, waker) {
         (Object::Word(_, Some(name)), _) if name.starts_with("_PyRuntime of ") => {
-            Some("this word belongs to Python's interpreter, whose lock (GIL) is there")
+            Some("this word belongs to the state of Python's interpreter, which contains its lock (GIL)")
         }
         (_, Waker::Thread(_, name)) if name == "VM Thread" => {
-            Some("that thread of the Java VM stops all others for a safepoint, and wakes them after it")
+            Some("that thread of the Java VM stops all other threads for a safepoint, then wakes them")
         }
         (_, Waker::Thread(_, name)) if JAVA_COLLECTORS.iter().any(|it| name.starts_with(it)) => {
             Some("that thread belongs to the Java VM's garbage collector")
         }
         (Object::Word(_, Some(name)), _) if name.starts_with("runtime.") => Some(
-            "this word belongs to Go's runtime, which stops threads for its collector and when goroutines wait",
+            "this word belongs to Go's runtime, which stops threads for garbage collection and when goroutines wait",
         ),
         _ => None,
     }
@@ -134,8 +136,10 @@ fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
 /// (`mmap_lock`), wakes the next waiter itself.
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
-    let evidence =
-        format!("{}; {command} woke the task, as a thread that releases a kernel lock does", blame.evidence);
+    let evidence = format!(
+        "{}; {command} woke the task, as a thread does when it releases a kernel lock",
+        blame.evidence
+    );
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

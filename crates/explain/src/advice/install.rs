@@ -195,7 +195,7 @@ impl Files {
             TreatmentKind::Shield(plan) => self.shield(plan, proof, facts, (target, others))?,
             TreatmentKind::Boot(plan) => self.boot(plan, proof)?,
             other => {
-                return Err(format!("no file installs it: whylate treat apply {}", other.kind()));
+                return Err(format!("no file installs it: run `whylate treat apply {}`", other.kind()));
             }
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Files {
         put(self.tuned.entry("irqbalance").or_default(), proof, format!("banned_cpus={target}"));
         let numbers = plan.interrupts.iter().filter_map(|name| name.parse::<u32>().ok());
         for line in numbers {
-            let note = format!("{proof}; the number of the line may change from boot to boot");
+            let note = format!("{proof}; the interrupt's number may change from boot to boot");
             self.line(TMPFILES, &note, format!("w /proc/irq/{line}/smp_affinity_list - - - - {others}"));
         }
         if plan.new_interrupts {
@@ -263,7 +263,7 @@ impl Files {
             for slice in SLICES {
                 self.unit(slice, proof, &format!("AllowedCPUs={others}"));
             }
-            let use_it = format!("# Units that shall run on CPU {target}: Slice={REALTIME_SLICE}");
+            let use_it = format!("# In units that are to run on CPU {target}, set Slice={REALTIME_SLICE}");
             let path = format!("/etc/systemd/system/{REALTIME_SLICE}");
             self.line(&path, proof, format!("{use_it}\n[Slice]\nAllowedCPUs={target}"));
             self.write(proof, WORKQUEUES, &others.mask());

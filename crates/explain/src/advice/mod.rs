@@ -156,7 +156,9 @@ pub fn candidates(
                 first += u32::from(weight >= large);
                 continue;
             }
-            Ok(()) => format!("{ARMS_MAX} other treatments act on larger causes; name this one with --yes"),
+            Ok(()) => format!(
+                "{ARMS_MAX} other treatments act on larger causes; to try this one too, name it with --yes"
+            ),
             Err(why) => why,
         };
         left_out.push(FixLeftOut { id: arm.treatment.name, reason: arm.reason, why });
@@ -303,24 +305,24 @@ fn several(kinds: &[(&str, u32)]) -> String {
 fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     let outside = |cause: &FixCause| {
         let why = match CauseKind::from_name(&cause.kind)? {
-            CauseKind::Quota => "the task's CPU quota causes it: raise `cpu.max` (CPUQuota= of its unit)",
+            CauseKind::Quota => "the cause is the task's CPU quota; raise `cpu.max` (CPUQuota= of its unit)",
             CauseKind::Wait => {
-                "the task itself waits in the kernel: its real-time part must not wait for disks or memory"
+                "the task itself waits in the kernel; its real-time part must not wait for disks or memory"
             }
             CauseKind::TimerSlack => {
-                "ordinary threads have a timer slack: give the task a real-time policy, or a smaller `TimerSlackNSec=`"
+                "ordinary threads have a timer slack; give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
             CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
             CauseKind::Steal | CauseKind::HostStall => {
-                "the hypervisor causes it: pin the virtual CPUs on the host"
+                "the cause is the hypervisor; pin the virtual CPUs on the host"
             }
-            CauseKind::Smi => "the firmware causes it: look for a setting in the firmware setup",
+            CauseKind::Smi => "the cause is the firmware; look for a setting in the firmware setup",
             CauseKind::Lock => {
-                "another thread holds a lock that the task needs: use a mutex with PTHREAD_PRIO_INHERIT and hold it for a short time; for a lock \
-                 of the kernel, avoid the calls that take it"
+                "another thread holds a lock that the task needs; use a mutex with PTHREAD_PRIO_INHERIT and hold it only briefly. For a kernel \
+                 lock, avoid the calls that take it"
             }
             CauseKind::PreemptOff | CauseKind::IrqsOff => {
-                "kernel code causes it: avoid the calls to that code, or change the code"
+                "the cause is kernel code; avoid the calls to that code, or change the code"
             }
             _ => return None,
         };

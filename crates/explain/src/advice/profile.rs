@@ -49,8 +49,8 @@ pub fn profile(text: &str) -> Result<Profile, String> {
         for (line, number) in lines() {
             let Some((key, value)) = assigned(line) else {
                 return Err(format!(
-                    "line {number}: `{line}` is not a setting; a tuned profile, a file of sysctl.d (`vm.swappiness = 10`), a kernel \
-                     command line and a plan with treatments can be read"
+                    "line {number}: `{line}` is not a setting; give a tuned profile, a sysctl.d file (`vm.swappiness = 10`), a kernel \
+                     command line or a plan with treatments"
                 ));
             };
             let key = key.trim_start_matches('-').trim();

@@ -242,7 +242,7 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     assert!(quota.ends_with("[Service]\nCPUQuota=35%\n"), "{quota}");
     let by_hand: Vec<(&str, &str)> =
         result.by_hand.iter().map(|left| (left.id.as_str(), left.why.as_str())).collect();
-    assert_eq!(by_hand, [("quota-cc", "no file installs it: whylate treat apply cpu-quota")]);
+    assert_eq!(by_hand, [("quota-cc", "no file installs it: run `whylate treat apply cpu-quota`")]);
     let sysctl = file("/etc/sysctl.d/90-whylate.conf").unwrap();
     for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
         assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");

@@ -227,7 +227,7 @@ impl Labeller<'_> {
         let innermost = crate::stack::innermost(&found);
         let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
-            let reason = "the late timer interrupt found the kernel at its entry or exit, or arming a timer: only a few instructions";
+            let reason = "the late timer interrupt found the kernel at its entry or exit, or arming a timer, which takes only a few instructions";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -390,7 +390,7 @@ impl Labeller<'_> {
                 let reason = "the task was runnable, and the running lower-priority thread was not preempted";
                 by(PreemptOff, "not preempted", LEFT_OVER, reason).need(Need::Sections)
             }
-            _ if state.pid.is_none() => Label::unattributed("which thread ran is not in the trace"),
+            _ if state.pid.is_none() => Label::unattributed("the trace does not show which thread ran"),
             _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         }
     }
@@ -431,7 +431,7 @@ fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static st
         true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of the handler"),
         true => (
             CONCLUDED,
-            "events show the start and the end of the handler; a CPU that stops during it looks the same",
+            "events show the start and the end of the handler; a CPU that stops in between looks the same",
         ),
         // Requests of other CPUs and softirqs have events of their own before and after them.
         false if kind != CauseKind::Irq => {

@@ -142,7 +142,7 @@ fn take_back(cause: &mut Cause, stall: &Stall) {
         claims => format!("{claims} times"),
     };
     cause.evidence.push(format!(
-        "found at {}{actor}{function}, but only {often}: the hypervisor causes stalls of this length elsewhere, too",
+        "a stall was found at {}{actor}{function}, but only {often}; the hypervisor also causes stalls of this length elsewhere",
         cause.kind.name()
     ));
     let confidence = if stall.stalls >= STALLS_LIKELY * stall.claims { LIKELY } else { POSSIBLE };

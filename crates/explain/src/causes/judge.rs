@@ -71,7 +71,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // The start of one interrupt and the end of another look like this if events between them are lost.
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
-                "the same interrupt came several times: the end of the long handler run may be that of a later run"
+                "the same interrupt came several times: the end of the long handler run may belong to a later run"
                     .to_owned(),
             );
             FAINT
@@ -97,7 +97,7 @@ fn gave_up(cause: &Cause, accountant: &Accountant<'_>) -> Option<String> {
     let stack = accountant.labeller.stack_at_switch(late.cpu, late.actual_ns).filter(|_| wanted)?;
     let (function, callers) = stack::preempted(&stack)?;
     let chain = std::iter::once(function).chain(callers).take(CHAIN_MAX).collect::<Vec<_>>().join(" <- ");
-    Some(format!("it gave up the CPU in {chain}"))
+    Some(format!("the thread gave up the CPU in {chain}"))
 }
 
 /// Kinds whose function is worth recording.
@@ -249,8 +249,10 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
 fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader) -> Vec<EvidenceLine> {
     let Some(span) = group.longest().detail.span(accountant.states) else { return Vec::new() };
     let late = accountant.late;
-    let mut places =
-        vec![(span.events.0, "the last event before it"), (span.events.1, "the first event after it")];
+    let mut places = vec![
+        (span.events.0, "the last event before the cause"),
+        (span.events.1, "the first event after the cause"),
+    ];
     let ran = accountant
         .window
         .events

@@ -10,8 +10,8 @@ use whylate_core::result::{Cause, CauseKind, ExpectedFrom, ExplainedSpike, Timel
 use whylate_trace::facts::{Analysis, AnalysisKind, AnalysisPart, TraceFacts};
 
 /// A stall of the bus looks like disabled interrupts.
-const INTERRUPTED: &str = "the timer's interrupt was late, and interrupted this code: the code had disabled interrupts, or the CPU waited for \
-                           a device access (registers over PCIe), which looks the same";
+const INTERRUPTED: &str = "the timer's late interrupt interrupted this code: either the code had disabled interrupts, or the CPU waited for \
+                           a device access (registers over PCIe)";
 
 /// What the tool said about each latency.
 pub(crate) fn spikes(facts: &TraceFacts) -> impl Iterator<Item = ExplainedSpike> + '_ {

@@ -23,7 +23,7 @@ fn mark_one(cause: &mut Cause, latency_ns: f64) {
     let Some(what) = vocabulary::device_access(function) else { return };
     let caller = cause.callers.first().map(|caller| format!(", called by {caller}")).unwrap_or_default();
     cause.evidence.push(format!(
-        "the CPU was in {function}{caller}: {what}; the time may be that of the device, its bus or the firmware (hardware), and not of the code"
+        "the CPU was in {function}{caller}: {what}; the device, its bus or the firmware (hardware) may have taken the time, not the code"
     ));
     cause.confidence = cause.confidence.map(|confidence| confidence.min(CONCLUDED));
 }

@@ -72,7 +72,7 @@ fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
 fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> Judgement {
     let [hardware, nmi, irq, softirq, thread] = counts;
     let what = format!(
-        "the largest noise of {} ms; noises in that time: hardware {hardware}, NMI {nmi}, irq {irq}, softirq {softirq}, \
+        "the largest noise in {} ms; number of noises in that time: hardware {hardware}, NMI {nmi}, irq {irq}, softirq {softirq}, \
          thread {thread}",
         runtime_ns / 1_000_000
     );
@@ -81,7 +81,7 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
     let mut seen = sources.into_iter().zip(counts).filter(|(_, count)| *count > 0);
     let cause = match (seen.next(), seen.next()) {
         (Some((kind, _)), None) => {
-            whole(kind, late, CONCLUDED, "the tracer counted noise of this source alone")
+            whole(kind, late, CONCLUDED, "the tracer counted noise from this source only")
         }
         _ => {
             let unknown = "the table does not say which noise was the largest: record the events osnoise:irq_noise, softirq_noise, \

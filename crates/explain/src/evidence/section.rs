@@ -35,8 +35,8 @@ const OTHER_LEAST: f64 = 0.01;
 const OTHERS_MAX: usize = 8;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
-const STOOD: &str = "interrupts were enabled in the longest time without events, and no tick came: the CPU itself stood still (an access to a device, the firmware, \
-                     the host of a virtual machine), or its tick was stopped";
+const STOOD: &str = "no tick came in the longest time without events, although interrupts were enabled: the CPU stood still (device access, firmware or \
+                     hypervisor), or its tick was stopped";
 
 const OMITTED: &str = "the lines were left out";
 
@@ -302,8 +302,8 @@ impl Section {
         {
             let lines_ns = sum(self.timeline.iter().filter(|segment| segment.what != OMITTED));
             let reason = format!(
-                "the section began or ended in this function; lines were left out: in the {} that the others cover, \
-                 {function} has {}",
+                "the section began or ended in this function; lines were left out. The remaining lines cover {}, of which \
+                 {function} took {}",
                 figure::nanoseconds(lines_ns),
                 figure::nanoseconds(self.own_ns(function))
             );

@@ -101,7 +101,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     let tracer = info.tracer.as_deref().unwrap_or("");
     if facts.lines_skipped > facts.lines / 2 {
         return Some(format!(
-            "{} of {} lines are not trace lines; a mail program or an editor may have changed them",
+            "{} of {} lines are not trace lines (a mail program or an editor may have changed them); give the original file",
             facts.lines_skipped, facts.lines
         ));
     }
@@ -114,7 +114,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if info.resolution_ns == 0 && seen.events > 0 {
         return Some(
-            "the trace's times are a counter's, not nanoseconds: record with the clock mono".to_owned(),
+            "the trace has counter values, not nanoseconds: record with the trace clock `mono`".to_owned(),
         );
     }
     if subject.sampled || (tracer == "hwlat" && seen.events == 0 && options.task.is_none()) {
@@ -125,25 +125,25 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if subject.waits_ns > options.least_ns() {
         return Some(format!(
-            "the task was woken {} us before the end of the trace, which does not show it run again",
+            "the task was woken {} us before the end of the trace and had not run again by then",
             subject.waits_ns / 1000
         ));
     }
     if subject.unknown > 0 {
         return Some(format!(
-            "the trace does not show when {} of the task's {} wake-ups should have come: no wake-up event and no timer; \
-             give --period, or {RECORD}",
+            "{} of the task's {} wake-ups have neither a wake-up event nor a timer in the trace, so their expected moment is \
+             unknown: give --period, or {RECORD}",
             subject.unknown, subject.wakeups
         ));
     }
     if subject.inferred > 0 {
         return Some(format!(
-            "the trace has no wake-ups and no timers of the task, and the period is only a guess from its rhythm: give \
+            "the trace has no wake-ups and no timers of the task, and the period is only a guess from its past runs: give \
              --period, or {RECORD}"
         ));
     }
     if !facts.omissions.is_empty() {
-        return Some("lines of the trace were left out and replaced by `...`".to_owned());
+        return Some("lines of the trace were replaced by `...`: give the whole trace".to_owned());
     }
     // A task that was never preempted, or never blocked, has no such moments.
     let measured = subject.late.iter().next().is_some() || (options.what.is_some() && subject.wakeups > 0);

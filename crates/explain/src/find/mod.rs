@@ -130,7 +130,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     let otherwise = answer::without_spike(&finder, &subject, options, reader);
     let dropped = finder.tasks.dropped;
     let too_many_tasks = (dropped > 0).then(|| {
-        format!("too many threads: {dropped} were not followed to the end, first those that were neither late nor real-time")
+        format!("too many threads: {dropped} were not followed to the end. Threads that were neither late nor real-time were dropped first")
     });
     let seen = finder.seen;
     Ok(Found {

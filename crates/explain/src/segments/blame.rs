@@ -250,7 +250,7 @@ impl<'r> Context<'r> {
         };
         if self.idled_ns(slice) > longest_ns {
             let evidence =
-                format!("the CPU was in {state} {when}, for longer than any idle state takes to leave");
+                format!("the CPU was in {state} {when}, for longer than it takes to leave any idle state");
             return match confidence {
                 LIKELY => self.stood_still(&evidence),
                 _ if self.surroundings.is_virtual => self.stood_still(&evidence),
@@ -332,7 +332,7 @@ impl<'r> Context<'r> {
             return self.stood_still(&evidence);
         }
         let scheduled = figure::scheduled(thread.priority);
-        let evidence = format!("the thread ran on after the wake-up of the task, at {scheduled}");
+        let evidence = format!("the thread kept running at {scheduled} after the task was woken");
         let blame = if self.lacks_ticks(slice) {
             let evidence =
                 format!("{evidence}; no tick came in this time, and an interrupt came right afterwards");

@@ -90,7 +90,7 @@ impl<'r> Context<'r> {
             && vocabulary::is_edge(function)
         {
             return self.stood_still(&format!(
-                "{late}it interrupted the CPU{whose} in {function}, which has only a few instructions"
+                "{late}it interrupted kernel code{whose} in {function}, which has only a few instructions"
             ));
         }
         let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };
@@ -116,7 +116,7 @@ impl<'r> Context<'r> {
             return Blame::unattributed_as(late);
         };
         let evidence =
-            format!("the thread ran at {}, above the task; {late}", figure::scheduled(thread.priority));
+            format!("the thread ran at {}, above the task's; {late}", figure::scheduled(thread.priority));
         Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
     }
 }

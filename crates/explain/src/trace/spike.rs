@@ -131,7 +131,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less certain: for much of the time no event shows the switch to the thread that had the CPU; the task may have run then";
+            let reason = "less certain: for much of the time, the switch to the thread that had the CPU is missing, and the task may have run then";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);
                 lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());

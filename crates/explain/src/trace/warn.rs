@@ -45,7 +45,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         let lines_ns = seen.last_ns.saturating_sub(first_ns);
         if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(section::BEYOND_NS) {
             found.push(format!(
-                "the header states {}, but the lines cover {}: some lines are of another trace, or outside the section",
+                "the header states {}, but the lines cover {}: some lines belong to another trace or lie outside the section",
                 nanoseconds(latency_ns),
                 nanoseconds(lines_ns)
             ));
@@ -56,7 +56,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.cpus >> cpu.0 & 1 == 0
     {
         found.push(format!(
-            "the header names CPU {cpu}, but no line is of that CPU: lines are missing, or of another trace"
+            "the header names CPU {cpu}, but no line comes from that CPU: lines are missing or belong to another trace"
         ));
     }
     if let Some((ns, ran_on, woken_by)) = seen.skews.largest
@@ -64,7 +64,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.lost == 0
     {
         found.push(format!(
-            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ by {} or more; times between CPUs are \
+            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ by {} or more; times across CPUs are \
              wrong by as much",
             seen.skews.count,
             nanoseconds(ns)
@@ -114,7 +114,7 @@ pub(crate) fn warnings(
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
     if is(ExpectedFrom::Period) {
-        let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
+        let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         let text = format!(
             "the expected moment is estimated as last sleep + period ({how}): the estimate is too late by the task's run time"
         );

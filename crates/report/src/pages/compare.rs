@@ -13,10 +13,10 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "`before` and `now` are the median of the values of the repeats; the value of a repeat is from its \
-    worst CPU. For several runs, they are the median of the runs' values; for another tool's file, the value in this \
-    file. `whylate report --details` shows the quantiles of all repeats together. Between cells of one run, the ratio \
-    is the median of the ratios within blocks of repeats.";
+const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of its worst \
+    CPU. For several runs, they are medians over the runs; for another tool's file, they are the figure in that file. \
+    `whylate report --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the \
+    median of the ratios within blocks of repeats.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -123,13 +123,13 @@ fn contrasts(result: &CompareResult) -> Section {
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
     let margin = share(result.margin);
     let folded =
-        Section::new("", format!("{} more contrasts: equivalent, or smaller than {margin}", small.len()));
+        Section::new("", format!("{} more comparisons without a difference above {margin}", small.len()));
     let folded = folded.depth(Depth::Detail).with(table(&small, ""));
     let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
     let all_small = (!result.contrasts.is_empty() && shown.is_empty()).then(|| match small.len() {
-        1 => Block::note(format!("The only contrast is below {margin}.")),
-        count => Block::note(format!("All {count} contrasts are below {margin}.")),
+        1 => Block::note(format!("The only comparison shows no difference above {margin}.")),
+        count => Block::note(format!("None of {count} comparisons shows a difference above {margin}.")),
     });
     let signs = (!result.contrasts.is_empty())
         .then(|| Block::note(SIGNS.replace("Ratios compare repeats of a block. ", "")));
@@ -226,8 +226,8 @@ fn causes(result: &CompareResult) -> Section {
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning(
-        "late time of the spikes above the threshold. Cells of one run are compared repeat by repeat, other sides run \
-         by run",
+        "late time of the spikes above the threshold. Cells of one run are compared repeat by repeat, different runs \
+         run by run",
     );
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))
 }

@@ -236,7 +236,7 @@ fn described(trace: &ExplainedTrace) -> String {
     };
     parts.push(task);
     if let Some(period) = trace.period_ns {
-        let how = if trace.period_inferred { "inferred from the task's rhythm" } else { "given" };
+        let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         parts.push(format!("period {} ({how})", nanoseconds(period)));
     }
     parts.join(", ")

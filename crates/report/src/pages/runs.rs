@@ -112,7 +112,7 @@ pub(super) fn course(series: &RunSeries, address: Option<fn(&str) -> String>) ->
     };
     (
         Section::new("series", "Trend over the runs")
-            .meaning("for each run, the median of its repeats; the value of a repeat is from its worst CPU")
+            .meaning("for each run, the median over its repeats; each repeat counts with its worst CPU")
             .with(vec![picture(series)])
             .with(Block::note(note)),
         Table::new(columns, rows),

@@ -23,7 +23,7 @@ pub fn top(result: &TopResult, host: &str, interrupts: &[TopRate], ipis: &[TopRa
     };
     let about = vec![host.to_owned(), nanoseconds(result.interval_ns), in_force];
     let latency = Section::new("cpus", "Wake-up latency")
-        .meaning("only of tasks whose priority --priority selects (by default real-time tasks)");
+        .meaning("only for tasks that --priority selects (by default, real-time tasks)");
     let largest = result.cpus.iter().filter_map(|cpu| {
         let record = records::record(cpu.max_record.as_ref()?);
         Some(format!("CPU {}: {record}", cpu.cpu))
@@ -66,7 +66,7 @@ fn notes(result: &TopResult) -> Vec<Block> {
     let is_silent = result.cpus.iter().all(|cpu| cpu.samples == 0);
     let silent = is_silent.then(|| {
         Block::note(
-            "No task whose priority is counted was woken; without --priority, only real-time tasks are counted.",
+            "No task with a counted priority was woken; without --priority, only real-time tasks are counted.",
         )
     });
     let lost = (result.lost > 0).then(|| {

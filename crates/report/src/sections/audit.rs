@@ -60,10 +60,10 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
     }
     notes.push(
         "A run lasts from a wake-up to the next sleep. A thread's first 100 runs, or its first second, are left out. \
-         Settings of the machine: `whylate check`."
+         `whylate check` audits the machine's settings."
             .to_owned(),
     );
-    let meaning = "what a real-time thread should not do, and the longest time that it took here";
+    let meaning = "what a real-time thread should not do, and the longest time that this took here";
     let section = Section { id: "audit", title, meaning, ..Section::default() };
     let section = section.with(Table::new(columns, rows)).with(sentences(fixes));
     vec![notes.into_iter().fold(section, |section, note| section.with(Block::note(note)))]

@@ -22,7 +22,7 @@ pub(super) fn of_table(copy: &CopyTable) -> Vec<Section> {
         "bytes copied per second for each block size (a block is copied repeatedly); median of the trials";
     let table = Section::new("copies", "Copies").meaning(meaning).with_all(pairs.iter().map(part));
     let memory = Section::new("memory", "Memory")
-        .meaning("memory types: requested by the command, mapped by the page table, effective by timing")
+        .meaning("memory type as requested, as mapped in the page table, and as timing shows it (effective)")
         .with(memory(&copy.memory));
     let backends = Section::new("backends", "How to get memory of each type");
     let backends = match copy.rows.is_empty() {
@@ -85,8 +85,8 @@ fn part((title, rows): &Pair<'_>) -> Section {
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
         "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block whose rate is within \
-         a tenth of the plateau. Spread of the trials: for half of the figures, the interquartile range is at most {} of \
-         the figure.",
+         a tenth of the plateau. For half of the figures, the interquartile range over the trials is at most {} of the \
+         figure.",
         share(middle)
     );
     Section::new("", title.clone()).with(table).with(Block::note(note)).with(vec![chart(title, rows, &sizes)])

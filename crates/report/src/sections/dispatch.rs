@@ -37,7 +37,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
 }
 
 fn section(all: impl Iterator<Item = Vec<String>>) -> Vec<Section> {
-    let section = Section::new("dispatch", "Dispatch latency in rows of 10 us").depth(Depth::Folded);
+    let section = Section::new("dispatch", "Dispatch latency, 10 us per row").depth(Depth::Folded);
     section.with_all(all.map(Block::Lines)).unless_empty()
 }
 

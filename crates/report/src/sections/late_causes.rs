@@ -38,7 +38,7 @@ fn section<'a>(name: &'static str, title: &str, rows: impl Iterator<Item = &'a C
     Section::new(name, title)
         .meaning(
             "late time of all spikes above the threshold. Repeats are compared within their block; claims are corrected for \
-             the number of causes and contrasts",
+             the number of causes and comparisons",
         )
         .with(Table::new(columns, rows.map(row).collect()))
 }

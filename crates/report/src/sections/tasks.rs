@@ -80,14 +80,14 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         return Vec::new();
     }
     let note = Block::note(
-        "Shares and time are from the first sample on: sampling begins once a thread has run for longer than usual. The time in an \
+        "Shares and times count from the first sample: sampling begins once a thread has run for longer than usual. The time in an \
          ordinary activation is an estimate from samples of activations that took no longer than usual.",
     );
     let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
         Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)
     });
-    let colours = "In the picture, the begin of the program is at the top, and a wider function ran longer. Orange: a function that \
-        ordinary activations do not call, or hardly. Yellow: one that ran longer than in these.";
+    let colours = "In the picture, the start of the program is at the top, and a wider function ran longer. Orange functions take little \
+        or no time in ordinary activations. Yellow functions ran longer than in ordinary activations.";
     let section = Section::new("functions", "Functions in which late threads ran").depth(Depth::Detail);
     let pictures = Block::Aside(Section::default().with(Block::note(colours)).with_all(flames));
     vec![section.with(Table::new(columns, rows)).with(note).with(pictures)]

@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_not_cut() {
-        let what = "the largest noise of 1000 ms; noises in that time: hardware 1008, NMI 0, irq 1030, softirq 20, thread 34";
+        let what = "the largest noise in 1000 ms; number of noises in that time: hardware 1008, NMI 0, irq 1030, softirq 20, thread 34";
         for width in [60, 100] {
             let lines = legend_of(&[(0, 1_000, what, None)], width);
             assert!(lines.len() > 1 && lines.iter().all(|line| line.chars().count() <= width), "{lines:?}");

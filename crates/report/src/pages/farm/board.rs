@@ -12,8 +12,8 @@ use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 const ROWS_MAX: usize = 200;
 
 const MEANING: &str = "for each run, the figure of its worst CPU over all repeats";
-const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats; missed periods left out: an \
-    earlier version pushed at least one of the runs, without figures that count them";
+const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats; missed periods left out, because \
+    an earlier version, which did not count them, pushed at least one of the runs";
 
 /// A board with all its series, and the requested series.
 pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {

@@ -21,14 +21,14 @@ pub struct FarmGroups<'a> {
 /// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
     let about = "Select a group by the start of a kernel release (`6.12`) or by conditions on runs: `kernel>=6.12`, \
-        `started<2026-10`, `plan=nightly`, `host~rack-1`, `tag=soc=n100` (a label of the farm file), `verdict!=fail`. \
-        Each board that has three runs of both groups is compared with itself. If no board has runs of both groups, \
+        `started<2026-10`, `plan=nightly`, `host~rack-1`, `tag=soc=n100` (label `soc` of the farm file), `verdict!=fail`. \
+        Each board that has three runs of each group is compared with itself. If no board has runs of both groups, \
         boards of one group are compared with boards of the other, which is much weaker evidence. A run that is in \
         both groups does not count.";
     let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
     let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
     let kernels =
-        (!known.is_empty()).then(|| Block::note(format!("Kernels in the lake: {}.", known.join(", "))));
+        (!known.is_empty()).then(|| Block::note(format!("Kernels of stored runs: {}.", known.join(", "))));
     Page { sections: vec![section.with_all(kernels)], ..answer.page("Compare") }
 }
 
@@ -41,20 +41,19 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
     }
     let forest = Forest { rows: found.iter().filter_map(comparison_row).collect(), margin: groups.margin };
     let about = format!(
-        "p99.9 of runs of `{}` divided by p99.9 of runs of `{}`; each board is compared with itself if any board has \
-         runs of both groups. Each board counts once, however many runs it has. Differences of up to {} do not matter.",
+        "p99.9 of the runs of `{}`, divided by p99.9 of the runs of `{}`. If any board has runs of both groups, boards are \
+         compared with themselves. Each board counts once, however many runs it has. Differences of up to {} do not matter.",
         groups.second,
         groups.first,
         share(groups.margin)
     );
-    let heterogeneity = "Heterogeneity is the part of the spread between the boards' ratios that the spread of their \
-        runs does not explain. If heterogeneity is large, the boards react differently, and the ratio describes no \
-        single board.";
+    let heterogeneity = "Heterogeneity is the share of the differences between the boards' ratios that the spread of their \
+        runs does not explain. If it is large, the boards react differently, and the ratio describes no single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
         Block::note(format!(
-            "p99.9 with {LEFT_OUT}, in: {}. An earlier version pushed some of these runs, without figures that count them.",
+            "p99.9 with {LEFT_OUT}: {}. An earlier version, which did not count missed periods, pushed some of these runs.",
             found.iter().filter(|it| it.leaves_missed_out).map(name).collect::<Vec<_>>().join(", ")
         ))
     });

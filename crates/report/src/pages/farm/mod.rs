@@ -85,7 +85,7 @@ fn sentence(alarm: &FarmAlarm) -> String {
             nanoseconds_f64(allowed)
         ),
         ("silent", Some((measured, allowed))) => {
-            format!("silent: no run for {}; a pause of {} at most is usual", days(measured), days(allowed))
+            format!("silent: no run for {}; the usual pause is at most {}", days(measured), days(allowed))
         }
         ("limit", _) => format!("the newest run failed: {what}"),
         ("regression", Some((factor, _))) => {

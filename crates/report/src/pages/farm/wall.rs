@@ -49,7 +49,7 @@ pub fn wall(
     page.sections =
         sections.iter().map(|(title, boards)| Section::new("", title.as_str()).with(cards(boards))).collect();
     if boards.is_empty() {
-        let note = if all == 0 { "The lake has no runs." } else { "No board matches the search." };
+        let note = if all == 0 { "No runs are stored yet." } else { "No board matches the search." };
         page.sections.push(Section::new("boards", "").with(Block::note(note)));
     }
     page
