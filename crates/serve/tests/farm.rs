@@ -294,7 +294,7 @@ fn an_answer_without_damaged_objects_says_so_on_each_page() {
         let (status, page) = get(address, path);
         assert_eq!(status, expected, "{page}");
         assert_harmless(&page);
-        let named = "made/table=runs/host=late/month=2026-09/night-3.parquet: damaged, and left out of the answer: it is cut off";
+        let named = "made/table=runs/host=late/month=2026-09/night-3.parquet is damaged and left out of the answer: it is cut off";
         assert_eq!(
             page.matches(named).count(),
             1,
