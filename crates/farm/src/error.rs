@@ -26,7 +26,7 @@ pub enum FarmError {
     BadHost(String, String),
     /// Its rows are in files that hold many runs.
     #[error(
-        "{0}: the file of a month has (or may have) the rows of this run, and cannot replace them; rename the run's \
+        "{0}: this run's rows are (or may be) in the file of a month and cannot be replaced there; rename the run's \
          directory to push it as another run"
     )]
     IsMerged(String),

@@ -46,7 +46,7 @@ fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<Str
     series.buckets.extend(largest.map(|max_ns| (max_ns, 1)));
     let threshold_us = threshold_ns / 1000;
     Some(format!(
-        "{rest} of {gaps} gaps are not listed: except for the largest, each is counted as {threshold_us} us, the threshold, so \
+        "{rest} of {gaps} gaps are not listed; all of them but the largest count as the threshold ({threshold_us} us), so \
          quantiles among these gaps are too low"
     ))
 }

@@ -59,7 +59,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     if let Some(width_ns) = width_ns.filter(|_| !series.is_empty()) {
         remarks.push(format!(
-            "the buckets are {} us wide: the exact position of a quantile within its bucket is not in the file",
+            "the buckets are {} us wide, so a quantile is exact only to the width of its bucket",
             width_ns / 1000
         ));
     }

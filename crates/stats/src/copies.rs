@@ -58,7 +58,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
                 .filter(|it| it.cost.cell_value <= best.cost.cell_value * (1.0 + plan.margin.0));
             let same: Vec<String> = same.map(|it| it.row.name()).collect();
             let sentence = format!(
-                "Cannot tell: {shown}; no difference is shown from {next}; methods within the margin: {}.",
+                "Cannot tell: {shown}; no difference from {next} is shown; methods within the margin: {}.",
                 same.join(", ")
             );
             answer(AnswerOutcome::CannotTell, sentence, between)
