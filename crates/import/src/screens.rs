@@ -167,7 +167,7 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         ));
     }
     if all.iter().filter_map(|series| series.count).any(|count| count <= 10_000) {
-        remarks.push("with at most 10,000 samples, the 99.99 % value is a single sample, the maximum".to_owned());
+        remarks.push("with at most 10,000 samples, the 99.99 % value is one sample, the maximum".to_owned());
     }
     Ok(Imported { probe: "timer", series: all, remarks, ..Imported::default() })
 }

@@ -320,7 +320,7 @@ fn objects_are_named_without_an_answer_and_when_only_the_alarms_lack_them() {
     let address = serving(answer, None);
     assert_eq!(get(address, "/farm").0, 200);
     let (status, page) = get(address, "/farm/board/late");
-    assert!(status == 200 && page.contains("made/table=runs: damaged"), "{page}");
+    assert!(status == 200 && page.contains("made/table=runs is damaged"), "{page}");
     has_failed.store(true, Ordering::SeqCst);
     let (status, page) = get(address, "/farm/board/quiet");
     assert!(status == 503 && page.contains("duckdb: no room") && page.contains("made/table=cells: damaged"));
