@@ -104,9 +104,7 @@ impl FarmFile {
         }
         let names = self.hosts.iter().map(|host| &host.name);
         if let Some(bad) = names.clone().chain([&self.name]).find(|name| !is_label(name)) {
-            return Err(format!(
-                "`{bad}`: give a name of at most 63 lower-case letters, digits and `-`"
-            ));
+            return Err(format!("`{bad}`: give a name of at most 63 lower-case letters, digits and `-`"));
         }
         let mut sorted: Vec<&String> = names.collect();
         sorted.sort();

@@ -27,7 +27,8 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let mut candidates = candidates(plan, table?, cells, &primary);
     candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
     let Some(best) = candidates.first() else {
-        let sentence = "Not measured: no cell copies a frame in time on memory whose type timing has confirmed.";
+        let sentence =
+            "Not measured: no cell copies a frame in time on memory whose type timing has confirmed.";
         return answer(AnswerOutcome::NotMeasured, sentence.to_owned(), None);
     };
     let share = best.row.frame.map(|cost| figure::share(cost.frame_time_share)).unwrap_or_default();

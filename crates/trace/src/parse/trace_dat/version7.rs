@@ -145,8 +145,10 @@ impl File<'_> {
         }
         let (section, _) = self.section(offset)?;
         if section.id != id::BUFFER {
-            let message =
-                format!("the events of buffer {name:?} are expected here, but section {} was found", section.id);
+            let message = format!(
+                "the events of buffer {name:?} are expected here, but section {} was found",
+                section.id
+            );
             return Err(self.input.damaged(offset, message));
         }
         Ok(Buffer { name, clock, page_bytes, packed: section.packed, cpus })
