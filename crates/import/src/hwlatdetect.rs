@@ -73,7 +73,7 @@ fn number(lines: &ToolLines<'_>, start: &str) -> Result<u64, Problem> {
     let line = lines
         .behind(start)
         .ok_or_else(|| lines.ends(format!("`{start}` is missing: the file is cut off")))?;
-    let word = line.words().next().ok_or_else(|| line.problem(format!("`{start}` has no number")))?;
+    let word = line.words().next().ok_or_else(|| line.problem(format!("no number after `{start}`")))?;
     word.until(|letter| !letter.is_ascii_digit()).number()
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct NamedForm {
 }
 
 const RECORD: &str =
-    "record a trace to see who ran instead: `whylate trace record`, or the whole machine: `whylate top`";
+    "record a trace (`whylate trace record`) or watch the machine (`whylate top`) to see what ran instead";
 
 pub(crate) const NAMED: &[NamedForm] = &[
     NamedForm {
@@ -121,7 +121,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
         marks: &["#idx  perf     run", "c_duration   c_period   wu_lat", "wu_lat"],
         has: "activations of its threads with their wake-up latency, but not the threads that ran instead",
         worst: |_| None,
-        to_do: "watch its thread: `whylate watch --task NAME`, or record a trace: `whylate trace record`",
+        to_do: "watch its thread (`whylate watch --task NAME`) or record a trace (`whylate trace record`)",
     },
     NamedForm {
         tool: "the scheduler's debug file",
