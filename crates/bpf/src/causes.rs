@@ -239,9 +239,10 @@ impl Causes {
                 object.attach_probe(event, name.as_deref().unwrap_or(event.tracepoint))
             }),
             false if has_vectors => {
-                Err(BpfError::program("its place", &format!("more than {WATCHED_MAX} CPUs are measured")))
+                let reason = format!("more than {WATCHED_MAX} CPUs are measured");
+                Err(BpfError::program(REQUESTS[0].tracepoint, &reason))
             }
-            false => Err(BpfError::program("its place", "interrupts by vector are not recorded")),
+            false => Err(BpfError::program(REQUESTS[0].tracepoint, "interrupts by vector are not recorded")),
         };
         self.probes_requests = set.is_ok();
         let reason = set.err().map(|error| format!("and no probe can be set: {error}"));
@@ -438,7 +439,7 @@ fn warning(facility: &Facility) -> Option<Warning> {
     let reason = facility.missing.as_ref()?;
     let effect = match facility.name.as_str() {
         SENDERS => {
-            "; interrupts from other CPUs are counted in /proc/interrupts, by kind: not by function and sender"
+            "; interrupts from other CPUs are counted only by kind (/proc/interrupts), not by function and sender"
         }
         FUNCTIONS => "; an interrupt from another CPU is reported without the function that it ran",
         _ => "",

@@ -38,18 +38,18 @@ pub enum BpfError {
     Namespace,
     /// CLOCK_MONOTONIC of this process is not the kernel's.
     #[error(
-        "this process is in a time namespace whose clock differs from the kernel's: what the kernel records cannot be \
-         matched with what a probe measures; run whylate outside of it"
+        "this process is in a time namespace whose clock differs from the kernel's, so the kernel's records cannot be \
+         matched with a probe's samples: run whylate outside of that namespace"
     )]
     OtherClock,
     /// Loading programs would never end: why, and what helps.
     #[error("loading BPF programs would never end: {0}")]
     Starved(String),
     /// The kernel's events cannot be read from a trace buffer.
-    #[error("causes are not found in a trace buffer: {0}")]
+    #[error("a trace buffer cannot be used for causes: {0}")]
     TraceBuffer(String),
     /// Neither BPF programs nor a trace buffer are possible.
-    #[error("{bpf}; nor from a trace buffer: {tracefs}")]
+    #[error("{bpf}; a trace buffer cannot be used either: {tracefs}")]
     NoSource {
         /// Why no BPF programs.
         bpf: Box<Self>,

@@ -83,7 +83,7 @@ fn describe(host: &HostRoot, pid: u32) -> String {
         },
     );
     format!(
-        "rcuc/{cpu} could not run, as {who} has CPU {cpu} all the time: let that thread sleep now and then, end \
+        "rcuc/{cpu} could not run, because {who} has CPU {cpu} all the time; let that thread sleep now and then, end \
          it, or run `chrt -f -p {} {pid}`",
         (priority + 1).min(99)
     )

@@ -15,19 +15,19 @@ pub enum FarmError {
     Storage(String, object_store::Error),
     /// The same run, pushed before with other requests.
     #[error(
-        "{0}: this run has a mismatch that the copy in the lake does not record: {1}; replace that copy with `--replace`"
+        "{0}: the copy in the lake lacks a mismatch of this run ({1}); replace that copy with `--replace`"
     )]
     OtherMismatches(String, String),
     /// A machine's name that is not valid: the run, and the name of the machine that measured it.
     #[error(
-        "{0}: it was measured on the machine `{1}`; in a lake, a machine's name may only have letters, digits, `-`, \
-         `_`, `.` and `+`, and may not begin with `.`: give another name with `--host NAME`"
+        "{0}: a lake does not take the machine's name `{1}`; give a name of letters, digits, `-`, `_`, `.` and `+` \
+         that does not begin with `.`, with `--host NAME`"
     )]
     BadHost(String, String),
     /// Its rows are in files that hold many runs.
     #[error(
-        "{0}: the rows of this run are (or may be) in the file of a month, where they cannot be replaced; rename the run's \
-         directory to push this one as another run"
+        "{0}: this run's rows are (or may be) in the file of a month and cannot be replaced there; rename the run's \
+         directory to push it as another run"
     )]
     IsMerged(String),
     /// Rows that would count twice.
@@ -37,7 +37,7 @@ pub enum FarmError {
     )]
     HalfMerged(String),
     /// An object that is missing, or differs from its manifest.
-    #[error("{0}: damaged in the lake: {1}; push the run again with `--replace`")]
+    #[error("{0} is damaged in the lake: {1}; push the run again with `--replace`")]
     Damaged(String, String),
     #[error("{1}: cannot {0}: {2}")]
     Io(&'static str, PathBuf, #[source] io::Error),
@@ -50,7 +50,7 @@ pub enum FarmError {
     )]
     NoEngine(&'static str, &'static str, String),
     /// A missing Python.
-    #[error("{0}: there is no such program; WHYLATE_QUERY_PYTHON names the Python that has the engines")]
+    #[error("{0}: there is no such program; set WHYLATE_QUERY_PYTHON to the Python that has the engines")]
     NoPython(String),
     /// An engine's message about a statement.
     #[error("{0}: {1}")]

@@ -104,9 +104,7 @@ impl FarmFile {
         }
         let names = self.hosts.iter().map(|host| &host.name);
         if let Some(bad) = names.clone().chain([&self.name]).find(|name| !is_label(name)) {
-            return Err(format!(
-                "`{bad}`: a name has at most 63 characters: lower-case letters, digits and `-`"
-            ));
+            return Err(format!("`{bad}`: give a name of at most 63 lower-case letters, digits and `-`"));
         }
         let mut sorted: Vec<&String> = names.collect();
         sorted.sort();
@@ -122,7 +120,7 @@ impl FarmFile {
         }
         let mut labels = self.hosts.iter().flat_map(|host| &host.labels);
         if let Some((key, value)) = labels.find(|(key, value)| !(is_word(key) && is_word(value))) {
-            return Err(format!("the label `{key}`, `{value}`: use only letters, digits and `-_.+/:`"));
+            return Err(format!("the label `{key}={value}`: use only letters, digits and `-_.+/:`"));
         }
         self.check_words()
     }
@@ -163,7 +161,7 @@ fn check_schedule(schedule: &str) -> Result<(), String> {
     let words: Vec<&str> = schedule.split_whitespace().collect();
     if words.len() != FIELDS.len() {
         return Err(format!(
-            "five fields are needed: minute, hour, day of the month, month, day of the week; it has {}",
+            "five fields are needed (minute, hour, day of the month, month, day of the week), not {}",
             words.len()
         ));
     }

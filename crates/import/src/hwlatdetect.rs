@@ -46,7 +46,7 @@ fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<Str
     series.buckets.extend(largest.map(|max_ns| (max_ns, 1)));
     let threshold_us = threshold_ns / 1000;
     Some(format!(
-        "{rest} of {gaps} gaps are not listed: except for the largest, each is counted as {threshold_us} us, the threshold, so \
+        "{rest} of {gaps} gaps are not listed; all of them but the largest count as the threshold ({threshold_us} us), so \
          quantiles among these gaps are too low"
     ))
 }
@@ -73,7 +73,7 @@ fn number(lines: &ToolLines<'_>, start: &str) -> Result<u64, Problem> {
     let line = lines
         .behind(start)
         .ok_or_else(|| lines.ends(format!("`{start}` is missing: the file is cut off")))?;
-    let word = line.words().next().ok_or_else(|| line.problem(format!("`{start}` has no number")))?;
+    let word = line.words().next().ok_or_else(|| line.problem(format!("no number after `{start}`")))?;
     word.until(|letter| !letter.is_ascii_digit()).number()
 }
 

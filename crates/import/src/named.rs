@@ -15,7 +15,7 @@ pub(crate) struct NamedForm {
 }
 
 const RECORD: &str =
-    "record a trace to see who ran instead: `whylate trace record`, or the whole machine: `whylate top`";
+    "record a trace (`whylate trace record`) or watch the machine (`whylate top`) to see what ran instead";
 
 pub(crate) const NAMED: &[NamedForm] = &[
     NamedForm {
@@ -47,7 +47,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
         to_do: RECORD,
     },
     NamedForm {
-        tool: "runqlat, or another histogram of BPF",
+        tool: "runqlat or another BPF histogram",
         marks: &["     : count    distribution", "|@@@"],
         has: "a histogram in powers of two, without the threads",
         worst: histogram,
@@ -82,7 +82,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
         to_do: "`stress-ng --cyclic 1` measures latency; `whylate run` measures it while loads run",
     },
     NamedForm {
-        tool: "cyclictest, one line of its screen",
+        tool: "cyclictest (one line of its screen)",
         marks: &["policy: fifo: loadavg:", "policy: rr: loadavg:", "policy: other: loadavg:"],
         has: "the load averages of the machine, but no complete row of a thread (`T: 0 …`)",
         worst: |_| None,
@@ -121,7 +121,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
         marks: &["#idx  perf     run", "c_duration   c_period   wu_lat", "wu_lat"],
         has: "activations of its threads with their wake-up latency, but not the threads that ran instead",
         worst: |_| None,
-        to_do: "watch its thread: `whylate watch --task NAME`, or record a trace: `whylate trace record`",
+        to_do: "watch its thread (`whylate watch --task NAME`) or record a trace (`whylate trace record`)",
     },
     NamedForm {
         tool: "the scheduler's debug file",
@@ -133,7 +133,7 @@ pub(crate) const NAMED: &[NamedForm] = &[
     NamedForm {
         tool: "Chrome's tracing",
         marks: &["\"traceEvents\""],
-        has: "a Chrome trace without events of the scheduler: there is nothing to explain",
+        has: "no events of the scheduler, so there is nothing to explain",
         worst: |_| None,
         to_do: "record the trace with ftrace (`sched` and `irq` among the system categories), or run `whylate trace record` at the same time",
     },

@@ -47,7 +47,7 @@ pub(crate) fn schbench(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let us = |text: &str| {
                 text.trim()
                     .parse::<u32>()
-                    .map_err(|_| line.problem("the smallest or largest value has no number"))
+                    .map_err(|_| line.problem("the smallest or largest value is not a number"))
             };
             (series.min_ns, series.max_ns) =
                 (Some(u64::from(us(min)?) * 1000), Some(u64::from(us(max)?) * 1000));

@@ -59,7 +59,7 @@ pub(crate) fn histogram(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     if let Some(width_ns) = width_ns.filter(|_| !series.is_empty()) {
         remarks.push(format!(
-            "the buckets are {} us wide: the exact position of a quantile within its bucket is not in the file",
+            "the buckets are {} us wide, so a quantile is exact only to the width of its bucket",
             width_ns / 1000
         ));
     }
@@ -121,7 +121,7 @@ fn row(
     let value_ns = if key.is_none() { first.number::<u64>()?.saturating_mul(unit_ns) } else { 0 };
     for series in series.iter_mut() {
         let word =
-            words.next().ok_or_else(|| line.problem("a column has no number here: is the line cut off?"))?;
+            words.next().ok_or_else(|| line.problem("a number is missing here: is the line cut off?"))?;
         // Newer versions give means with two places.
         if key == Some("avg") {
             let mean = if word.text == "-" { None } else { Some(word.number::<f64>()?) };

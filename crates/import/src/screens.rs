@@ -167,7 +167,7 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         ));
     }
     if all.iter().filter_map(|series| series.count).any(|count| count <= 10_000) {
-        remarks.push("with 10,000 samples the 99.99 % value is the maximum itself: one sample".to_owned());
+        remarks.push("with at most 10,000 samples, the 99.99 % value is one sample, the maximum".to_owned());
     }
     Ok(Imported { probe: "timer", series: all, remarks, ..Imported::default() })
 }
@@ -273,7 +273,7 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     let of_run = run_ns > 0 && max as f64 > run_ns as f64 * 0.25;
     if max >= 60_000_000_000 || of_run {
         return Some(format!(
-            "thread {thread}: a maximum of {} and a mean of {} are not the latency of a late task: the measured value grew all the time \
+            "thread {thread}: a late task does not explain a maximum of {} and a mean of {}; the measured value kept growing \
              (an error of the test or of its clock)",
             nanoseconds(max),
             nanoseconds(mean as u64)
@@ -281,7 +281,7 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     }
     (min > 500_000 && max as f64 <= min as f64 * 1.05).then(|| {
         format!(
-            "thread {thread}: all samples are near {}: this comes from a timer without high resolution (a tick of 100 Hz is 10 ms, of 250 Hz 4 ms), not a late \
+            "thread {thread}: all samples are near {}, from a timer without high resolution (the tick is 10 ms at 100 Hz, 4 ms at 250 Hz), not from a late \
              task; look at CONFIG_HIGH_RES_TIMERS and `.resolution` in /proc/timer_list",
             nanoseconds(mean as u64)
         )
@@ -326,7 +326,7 @@ pub(crate) fn latency_hist(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if series.buckets.is_empty() && series.over == 0 {
         series.count = samples;
     }
-    let remark = "the file does not name the CPU and the kind of latency; only the path of the file does";
+    let remark = "only the file's path names the CPU and the kind of latency; the file itself does not";
     Ok(Imported {
         probe: "histograms",
         series: vec![series],
@@ -401,7 +401,7 @@ pub(crate) fn ros2(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     series.mean_ns = Some(sum / count);
     series.count = received.is_some().then_some(count as u64);
     let remark = format!(
-        "the {rows} rows are one interval each, without quantiles; the latency is measured between two nodes, and includes waiting for a CPU"
+        "each of the {rows} rows is one interval, without quantiles; the latency is measured between two nodes, and includes waiting for a CPU"
     );
     Ok(Imported { probe: "timer", series: vec![series], remarks: vec![remark], ..Imported::default() })
 }

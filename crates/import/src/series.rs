@@ -148,8 +148,8 @@ impl ToolSeries {
         (over > 1).then(|| {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
-                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; except for the largest, each \
-                 is counted with this value, so quantiles among these samples are too low",
+                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; all of them but the largest \
+                 count as this end, so quantiles among these samples are too low",
                 self.cpu,
                 self.limit_ns / 1000
             )

@@ -8,18 +8,18 @@ const MECHANISMS: [(u64, u64, &str); 3] = [
     (
         45_000_000,
         55_000_000,
-        "ordinary tasks get 50 ms of each second: RT throttling before Linux 6.12 (sched_rt_runtime_us 950000), the fair server from \
-         6.12 on (/sys/kernel/debug/sched/fair_server, known to run too early on 6.12.y); `whylate explain --why throttled`",
+        "ordinary tasks get 50 ms of each second, from RT throttling before Linux 6.12 (sched_rt_runtime_us 950000), from the fair \
+         server since 6.12 (/sys/kernel/debug/sched/fair_server, known to run too early on 6.12.y); see `whylate explain --why throttled`",
     ),
     (
         3_900_000,
         4_100_000,
-        "4 ms is a tick of 250 Hz: a timer without high resolution, or work that waits for the tick",
+        "4 ms is the tick at 250 Hz, so a timer has no high resolution, or work waits for the tick",
     ),
     (
         9_200_000,
         10_200_000,
-        "10 ms is a tick of 100 Hz: a timer without high resolution, or work that waits for the tick",
+        "10 ms is the tick at 100 Hz, so a timer has no high resolution, or work waits for the tick",
     ),
 ];
 /// The mechanism that makes such maxima: the smallest and the largest of them, and what it is.
@@ -49,7 +49,7 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
     let is_one_series = cpus.iter().all(|cpu| cpu.series == cpus[0].series);
     if is_one_series && all.len() >= 3 && least >= EQUAL_NS_MIN && most - least <= most / 50 {
         found.push(format!(
-            "the maxima of all {} CPUs are equal within 2 % ({}): one event that stopped all CPUs at once looks like this (an SMI, the host of a virtual \
+            "the maxima of all {} CPUs are equal within 2 % ({}), as if one event had stopped all CPUs at once (an SMI, the host of a virtual \
              machine, stop_machine)",
             all.len(),
             nanoseconds(most)

@@ -139,7 +139,7 @@ pub(crate) fn starved(host: &HostRoot, session: &Session<'_>) -> Vec<Starved> {
 pub(crate) fn error(host: &HostRoot, session: &Session<'_>, starved: &[Starved]) -> Option<ProbeError> {
     let worst = starved.iter().max_by_key(|thread| thread.waited)?;
     let by = occupant(host, worst.cpu, session.process());
-    let by = by.map(|who| format!(": {who} kept the CPU")).unwrap_or_default();
+    let by = by.map(|who| format!("; {who} kept the CPU")).unwrap_or_default();
     Some(ProbeError::Starved { cpu: worst.cpu, waited: nanoseconds(worst.waited.0), by })
 }
 

@@ -28,7 +28,7 @@ pub enum ProbeError {
         String,
     ),
     /// A device interrupts one CPU at a time.
-    #[error("{source_of_interrupts} can be waited for on one CPU only, not on {cpus}; name one CPU")]
+    #[error("a probe can wait for {source_of_interrupts} on one CPU only, not on {cpus}; name one CPU")]
     OneCpuOnly { source_of_interrupts: DispatchSource, cpus: CpuSet },
     /// Two threads on one CPU, one of which would wait for the other in a loop and never let it run.
     #[error(
@@ -63,7 +63,7 @@ pub enum ProbeError {
     )]
     NotReady { cpus: CpuSet, seconds: u64 },
     /// A measuring thread wanted to run and did not, up to the end.
-    #[error("CPU {cpu}: the measuring thread never ran for {waited}, up to the end{by}")]
+    #[error("CPU {cpu}: the measuring thread did not run in the last {waited}{by}")]
     Starved {
         cpu: CpuId,
         waited: String,

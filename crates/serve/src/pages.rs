@@ -164,7 +164,7 @@ fn sides(site: &Site, query: &str) -> Result<Vec<Vec<String>>, Refusal> {
         names.retain(|name| seen.insert(name.clone()));
         match names.len() {
             0 => Err(Refusal::Bad(format!(
-                "no run is chosen as {ticked}: tick a run in the column {ticked}, or search for one, as with \
+                "no run is chosen as {ticked}; tick a run in the column {ticked}, or search for runs, for example with \
                  `tag={ticked}`"
             ))),
             1..=RUNS_OF_SIDE_MAX => Ok(names),

@@ -294,7 +294,7 @@ fn an_answer_without_damaged_objects_says_so_on_each_page() {
         let (status, page) = get(address, path);
         assert_eq!(status, expected, "{page}");
         assert_harmless(&page);
-        let named = "made/table=runs/host=late/month=2026-09/night-3.parquet: damaged, and left out of the answer: it is cut off";
+        let named = "made/table=runs/host=late/month=2026-09/night-3.parquet is damaged and left out of the answer: it is cut off";
         assert_eq!(
             page.matches(named).count(),
             1,
@@ -320,7 +320,7 @@ fn objects_are_named_without_an_answer_and_when_only_the_alarms_lack_them() {
     let address = serving(answer, None);
     assert_eq!(get(address, "/farm").0, 200);
     let (status, page) = get(address, "/farm/board/late");
-    assert!(status == 200 && page.contains("made/table=runs: damaged"), "{page}");
+    assert!(status == 200 && page.contains("made/table=runs is damaged"), "{page}");
     has_failed.store(true, Ordering::SeqCst);
     let (status, page) = get(address, "/farm/board/quiet");
     assert!(status == 503 && page.contains("duckdb: no room") && page.contains("made/table=cells: damaged"));

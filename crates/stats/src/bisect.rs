@@ -78,7 +78,7 @@ fn sentence(result: &BisectResult) -> String {
                 more(result)
             )
         }
-        known => format!("{known}: {counts}; wrong in at most {} % of such answers", result.error * 100.0),
+        known => format!("{known}: {counts}; at most {} % of such answers are wrong", result.error * 100.0),
     }
 }
 
@@ -101,8 +101,8 @@ mod tests {
         let of = |run: &[f64]| bisect(&good, &bad, run, 0.1, 0.05).unwrap();
         let found = of(&[390.0; 7]);
         assert_eq!((found.outcome, found.limit), (BisectOutcome::Bad, 200.0));
-        let expected = "bad: 7 of 7 repeats are above the limit (good runs: 0 of 3, bad runs: 3 of 3); wrong in at \
-            most 5 % of such answers";
+        let expected = "bad: 7 of 7 repeats are above the limit (good runs: 0 of 3, bad runs: 3 of 3); at \
+            most 5 % of such answers are wrong";
         assert_eq!(found.sentence, expected);
         assert_eq!(of(&[120.0; 8]).outcome, BisectOutcome::Good);
         let open = of(&[120.0, 120.0, 500.0]);

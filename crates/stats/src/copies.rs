@@ -27,8 +27,8 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let mut candidates = candidates(plan, table?, cells, &primary);
     candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
     let Some(best) = candidates.first() else {
-        let sentence = "Not measured: no cell uses a copy method that fits into a frame's time, on memory of a proven \
-            type.";
+        let sentence =
+            "Not measured: no cell copies a frame in time on memory whose type timing has confirmed.";
         return answer(AnswerOutcome::NotMeasured, sentence.to_owned(), None);
     };
     let share = best.row.frame.map(|cost| figure::share(cost.frame_time_share)).unwrap_or_default();
@@ -59,7 +59,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
                 .filter(|it| it.cost.cell_value <= best.cost.cell_value * (1.0 + plan.margin.0));
             let same: Vec<String> = same.map(|it| it.row.name()).collect();
             let sentence = format!(
-                "Cannot tell: {shown} cannot be distinguished from {next}; methods within the margin: {}.",
+                "Cannot tell: {shown}; no difference from {next} is shown; methods within the margin: {}.",
                 same.join(", ")
             );
             answer(AnswerOutcome::CannotTell, sentence, between)

@@ -32,7 +32,7 @@ fn refused_at_once(guest: &mut Guest) -> Result<(), LabError> {
     assert_eq!(output.status, 69, "{}", output.stderr);
     let said = output.stderr.trim();
     assert!(
-        said.contains("rcuc/1 could not run, as sh (thread ") && said.contains("`chrt -f -p 61 "),
+        said.contains("rcuc/1 could not run, because sh (thread ") && said.contains("`chrt -f -p 61 "),
         "{said}"
     );
     Ok(())

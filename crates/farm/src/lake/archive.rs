@@ -65,7 +65,7 @@ fn changed(path: &Path) -> FarmError {
 }
 
 fn too_large(bytes: u64) -> String {
-    format!("it is too large for a file of a run: it has {bytes} bytes")
+    format!("{bytes} bytes are too many for a file of a run")
 }
 
 /// Unpacks an archive into an empty directory.

@@ -65,7 +65,7 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
     let mut curl = match spawned {
         Ok(curl) => curl,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = "`curl` is missing; it makes the network requests: install it (or push results to a folder and copy that)";
+            let text = "`curl`, which makes the network requests, is missing; install it, or push to a folder and copy the folder";
             return Err(failed(HttpErrorKind::Unknown, text.to_owned()));
         }
         Err(error) => return Err(local(error)),

@@ -26,11 +26,11 @@ impl Damaged {
     /// none.
     pub fn said(all: &[Self], lake: &str) -> Vec<String> {
         let line =
-            |it: &Self| format!("{lake}/{}: damaged, and left out of the answer: {}", it.object, it.what);
+            |it: &Self| format!("{lake}/{} is damaged and left out of the answer: {}", it.object, it.what);
         let mut lines: Vec<String> = all.iter().take(NAMED_MAX).map(line).collect();
         let more = all.len().saturating_sub(NAMED_MAX);
         if more > 0 {
-            lines.push(format!("{more} more objects are damaged, and left out of the answer"));
+            lines.push(format!("{more} more objects are damaged and left out of the answer"));
         }
         if !lines.is_empty() {
             lines.push(format!(

@@ -94,8 +94,7 @@ impl Lake {
         let Some(text) = text else {
             let claimed = self.runtime.block_on(self.read(&run.object(super::CLAIM)))?.is_some();
             let of = format!("{}/{run}", self.url());
-            let unfinished =
-                "its push did not finish: push it again, and the push continues where it stopped";
+            let unfinished = "its push did not finish; push the run again to complete it";
             return Err(FarmError::refused(of, if claimed { unfinished } else { NO_SUCH_RUN }));
         };
         serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))

@@ -87,7 +87,7 @@ impl Lake {
         let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {
             let why =
-                "a run in a lake is named by letters, digits, `-`, `_`, `.` and `+`: rename its directory";
+                "a run's name in a lake has only letters, digits, `-`, `_`, `.` and `+`; rename its directory";
             return Err(FarmError::refused(run.run, why));
         }
         let month: String = info.started_at.chars().take(7).collect();
@@ -224,7 +224,7 @@ impl Lake {
         let found: Manifest =
             serde_json::from_slice(found).map_err(|error| self.damaged(&name, &error.to_string()))?;
         if found.content != pushed.content {
-            return Err(self.damaged(&name, "its content differs from that of its claim file"));
+            return Err(self.damaged(&name, "it differs from the run's claim file"));
         }
         let row = format!("table=runs/host={}/", run.host);
         for must in [Some(run.object(ARCHIVE)), found.merged.is_none().then_some(row)].into_iter().flatten() {

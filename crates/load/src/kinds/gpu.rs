@@ -46,8 +46,8 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
     if Path::is_file(&path) {
         return Ok(path);
     }
-    let text = format!("there is no {NAME} ({how}: {}); install it there", path.display());
-    Err(LoadError::Unavailable(format!("{text}, or name it in {VARIABLE}")))
+    let text = format!("there is no {NAME} ({how}: {}); install {NAME} there", path.display());
+    Err(LoadError::Unavailable(format!("{text}, or set {VARIABLE} to its path")))
 }
 
 /// The ways to get memory that only the helper has: names and meanings.
@@ -170,7 +170,7 @@ impl Helper {
             })
         })?;
         serde_json::from_str(&line)
-            .map_err(|_| LoadError::Unavailable(format!("{name} ended without an answer")))
+            .map_err(|_| LoadError::Unavailable(format!("{name} gave an unreadable answer")))
     }
 }
 

@@ -58,7 +58,7 @@ impl DiskReads {
 
 impl Act for DiskReads {
     fn describe(&self) -> String {
-        format!("reads of 4 KiB past the page cache from the disk {}", self.disk)
+        format!("direct reads (O_DIRECT) of 4 KiB from the disk {}", self.disk)
     }
     fn turn(&mut self) -> io::Result<u64> {
         self.file.read_at(&mut self.block.0, self.next * BLOCK as u64)?;
@@ -86,7 +86,7 @@ struct Timer {
 
 impl Act for Timer {
     fn describe(&self) -> String {
-        format!("a timer of the CPU every {}", self.period)
+        format!("a timer interrupt every {}", self.period)
     }
     fn turn(&mut self) -> io::Result<u64> {
         // A timerfd that was not read interrupts once, however often it would have expired.

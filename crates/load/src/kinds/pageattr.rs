@@ -103,7 +103,7 @@ fn write_combining(buffers: &mut Buffers) -> io::Result<Option<String>> {
     }
     let least = std::thread::scope(|scope| scope.spawn(|| least_interrupted(buffers)).join());
     let least = least.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-    Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: every CPU is flushed".to_owned()))
+    Ok(least.filter(|calls| *calls >= TRIED / 2).map(|_| "write-combining: CPUs are interrupted".to_owned()))
 }
 
 /// How often the CPU with the fewest function-call interrupts got one while buffers were made, beyond what it got in

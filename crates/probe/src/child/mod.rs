@@ -218,7 +218,7 @@ fn thread(cpu: CpuId, station: &Station<'_>) {
     }
     let worker = team.spec.kind.as_kind().worker(station);
     if worker.is_none() {
-        team.fail(format!("the {} probe does not measure in a process", team.spec.name()));
+        team.fail(format!("the {} probe has no measuring process", team.spec.name()));
     }
     team.barrier.wait();
     team.barrier.wait();

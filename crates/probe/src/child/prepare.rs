@@ -17,7 +17,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
         team.warn(Warning::new(
             WarningCode::MainThreadNotMoved,
             format!(
-                "the main thread may run on a measured CPU: moving it to {} failed: {error}",
+                "the main thread may run on a measured CPU, since moving it to {} failed: {error}",
                 spec.other_cpus
             ),
         ));
@@ -40,7 +40,7 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     match LatencyRequest::zero() {
         Ok(request) => Some(request),
         Err(error) => {
-            team.warn(Warning::with_fix(WarningCode::NoCpuDmaLatency, format!("/dev/cpu_dma_latency: {error}: the time to leave deep idle states is part of the latencies"), "run as root"));
+            team.warn(Warning::with_fix(WarningCode::NoCpuDmaLatency, format!("/dev/cpu_dma_latency: {error}; the latencies include the time to leave deep idle states"), "run as root"));
             None
         }
     }

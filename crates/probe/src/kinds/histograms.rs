@@ -67,7 +67,7 @@ fn measure(
     ended.map_err(|error| failed(&error))?;
     if lost > 0 {
         let text = format!(
-            "{lost} wake-ups or events were lost and are missing in the kernel's histograms, in one repeat of a cell"
+            "in one repeat of a cell, {lost} wake-ups or events were lost and are missing from the kernel's histograms"
         );
         outcome.warnings.push(Warning::new(WarningCode::HistogramsLost, text));
     }

@@ -86,7 +86,7 @@ impl LatencyHistograms {
         };
         let mut warnings = vec![tracefs_warning(refused.as_ref())];
         if with_ipis {
-            let text = "interrupts from other CPUs are not counted: that needs BPF programs";
+            let text = "interrupts from other CPUs are not counted: only BPF programs can count them";
             warnings.push(Warning::new(WarningCode::IpisNotCounted, text));
         }
         Ok((new(Source::Tracefs(Box::new(running))), warnings))
@@ -259,8 +259,8 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
 fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
     let why = bpf.map(|error| format!(", since BPF programs are not possible: {error}")).unwrap_or_default();
     let text = format!(
-        "latencies come from a trace buffer{why}. There is no switchoff, timerwakeupswitch ends with the \
-         decision to run the task, a record does not name the system call, each event costs the CPUs more, and events \
+        "latencies come from a trace buffer{why}. The histogram switchoff is missing, timerwakeupswitch ends with the \
+         decision to run the task, and records do not name system calls. Each event costs more CPU time, and events \
          that do not fit into the buffer are lost (and counted)"
     );
     Warning::new(WarningCode::HistogramsFromTracefs, text)

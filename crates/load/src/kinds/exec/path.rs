@@ -13,7 +13,7 @@ pub(crate) fn find(command: &str, path: Option<&OsStr>) -> Result<PathBuf, LoadE
     let place = if !command.contains('/') {
         format!(" in PATH ({})", path.unwrap_or(OsStr::new(PATH_DEFAULT)).to_string_lossy())
     } else if Path::new(command).exists() {
-        " (the file is there, but may not be executed)".to_owned()
+        " (the file exists, but is not executable)".to_owned()
     } else {
         String::new()
     };
@@ -33,7 +33,7 @@ mod tests {
             |command: &str, path: &str| find(command, Some(OsStr::new(path))).unwrap_err().to_string();
         assert!(says("not-found-path-usr", message("no-such-program", "/usr/bin:/bin")));
         assert!(says("not-found-install", message("/no/such/program", "/bin")));
-        assert!(message("/etc/passwd", "/bin").contains("may not be executed"));
+        assert!(message("/etc/passwd", "/bin").contains("is not executable"));
         assert!(message("sh", "/proc").contains("was not found"));
     }
 }

@@ -57,8 +57,8 @@ impl Resolve<DispatchPlan> for DispatchSpec {
             place.warnings.push(Warning::new(
                 WarningCode::ExpiryUnknown,
                 format!(
-                    "{source} does not say for which moment its interrupt was programmed: each latency is counted from \
-                     the earliest of the last 64 interrupts, so the smallest latency is not included"
+                    "{source} does not report when its interrupt was programmed to come: each latency counts from the \
+                     earliest of the last 64 interrupts, so the smallest latency is not included"
                 ),
             ));
         }

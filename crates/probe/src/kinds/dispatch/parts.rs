@@ -57,7 +57,7 @@ impl<'a> Parts<'a> {
 }
 
 /// The text of the warning that only the whole is measured.
-pub(super) const WHOLE_ONLY: &str = "only whole dispatch latencies are measured, not the parts of each";
+pub(super) const WHOLE_ONLY: &str = "only whole dispatch latencies are measured, not their parts";
 
 /// The lengths of the parts. If the moment at which the interrupt was due is known, all or none.
 #[inline(always)]

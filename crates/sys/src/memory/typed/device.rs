@@ -44,7 +44,7 @@ impl Backend for Dumb {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let cards = match device {
             Some(device) => vec![device.to_owned()],
-            None => Card::paths().map_err(|error| format!("{error}; `modprobe vgem` adds one"))?,
+            None => Card::paths().map_err(|error| format!("{error}; `modprobe vgem` adds a device"))?,
         };
         let mut refused = Vec::new();
         let mut offers = Vec::new();

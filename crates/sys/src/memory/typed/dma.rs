@@ -35,7 +35,7 @@ impl Backend for Udmabuf {
     }
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         let opened = File::options().read(true).write(true).open(DEVICE);
-        opened.map_err(|error| format!("{DEVICE} cannot be opened: {error}; `modprobe udmabuf`, as root"))?;
+        opened.map_err(|error| format!("cannot open {DEVICE}: {error}; run `modprobe udmabuf` as root"))?;
         Ok(vec![Offer { is_free: false, ..Offer::free(MemoryMode::WriteBack, DEVICE) }])
     }
     fn open(&self, _: &Offer, bytes: usize) -> io::Result<Box<dyn Memory>> {

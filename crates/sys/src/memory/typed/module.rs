@@ -106,7 +106,7 @@ impl Backend for Memtype {
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         Module::open().map_err(|error| {
             let fix = match cfg!(target_arch = "x86_64") {
-                true => "build the module of kmod/ (DKMS) and `modprobe whylate_memtype`, as root",
+                true => "build the module in kmod/ (DKMS) and run `modprobe whylate_memtype` as root",
                 false => "the module supports the memory types of x86-64 only",
             };
             format!("{MODULE_DEVICE} cannot be opened: {error}; {fix}")

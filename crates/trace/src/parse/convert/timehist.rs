@@ -48,7 +48,8 @@ pub(super) fn convert(source: &Source, output: &mut dyn Write) -> Result<(), Con
         Ok(!full)
     })?;
     if full {
-        let found = format!("a timehist of more than {ROWS_MAX} lines: give `perf script` of a shorter time");
+        let found =
+            format!("a timehist of more than {ROWS_MAX} lines: give `perf script` output of a shorter time");
         return Err(ParseError::Foreign { path: source.path().to_owned(), found }.into());
     }
     let mut lines = events(&rows);

@@ -150,7 +150,7 @@ fn unnamed(header: &Header) -> String {
         None => "the file does not name the build of its kernel (`perf record -B`)".to_owned(),
     };
     format!(
-        "functions have no names: {build}; give the file to whylate where it was recorded, or copy `~/.debug` from there"
+        "functions have no names: {build}; run whylate on the machine that recorded the file, or copy `~/.debug` from there"
     )
 }
 

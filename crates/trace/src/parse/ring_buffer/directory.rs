@@ -30,7 +30,7 @@ const TEXT_BYTES_MAX: u64 = 64 << 20;
 /// How many pages are checked for the byte order.
 const PAGES_TRIED: u64 = 16;
 
-pub(in crate::parse) const LAYOUT: &str = "a folder or an archive without raw pages of the ring buffer: `events/header_page` (or `formats/header_page`), \
+pub(in crate::parse) const LAYOUT: &str = "a folder or an archive that lacks raw pages of the ring buffer; needed are `events/header_page` (or `formats/header_page`), \
      `events/SYSTEM/EVENT/format`, and `cpuN.raw`, `traces/cpuN` or `per_cpu/cpuN/trace_pipe_raw`";
 
 /// Whether `path` is such a folder.

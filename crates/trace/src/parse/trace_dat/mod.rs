@@ -99,7 +99,7 @@ fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<Buffer
             };
             memory_bytes += pages.memory_bytes();
             if memory_bytes > PAGES_BYTES_MAX {
-                let message = "the pages of this number of CPUs, or of this size, do not fit into memory";
+                let message = "the trace has too many CPUs, or too many pages, to fit into memory";
                 return Err(input.damaged(data.offset, message));
             }
             cursors.push(Cursor::new(data.cpu, layout, pages));
@@ -134,7 +134,7 @@ fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
         "7" => Ok((7, version7::read(scan, head.page_bytes)?)),
         other if other.len() <= 8 => Err(foreign(
             input,
-            &format!("a trace.dat of version {other:?}; it must be 6 or 7: `trace-cmd convert` converts it"),
+            &format!("a trace.dat of version {other:?}, not 6 or 7; convert it with `trace-cmd convert`"),
         )),
         _ => Err(input.damaged(version_at, "the version is not a number")),
     }

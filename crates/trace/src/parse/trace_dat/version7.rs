@@ -59,7 +59,7 @@ impl File<'_> {
     fn place(&self, offset: u64, id: u16) -> Result<Place, ParseError> {
         let (section, mut scan) = self.section(offset)?;
         if section.id != id {
-            let message = format!("section {id} is expected here, but it is {}", section.id);
+            let message = format!("section {id} is expected here, but section {} was found", section.id);
             return Err(self.input.damaged(offset, message));
         }
         let (bytes, packed) = match section.packed {
@@ -145,8 +145,10 @@ impl File<'_> {
         }
         let (section, _) = self.section(offset)?;
         if section.id != id::BUFFER {
-            let message =
-                format!("the events of buffer {name:?} are expected here, but it is section {}", section.id);
+            let message = format!(
+                "the events of buffer {name:?} are expected here, but section {} was found",
+                section.id
+            );
             return Err(self.input.damaged(offset, message));
         }
         Ok(Buffer { name, clock, page_bytes, packed: section.packed, cpus })
