@@ -86,8 +86,7 @@ impl Lake {
         let words = LakeWords { mismatches: &differs, labels: &labels };
         let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {
-            let why =
-                "a run's name in a lake has only letters, digits, `-`, `_`, `.` and `+`; rename its directory";
+            let why = "a run's name in a lake has only letters, digits, `-`, `_`, `.` and `+`; rename its directory";
             return Err(FarmError::refused(run.run, why));
         }
         let month: String = info.started_at.chars().take(7).collect();

@@ -40,7 +40,13 @@ pub(super) fn process(team: &Team<'_>) -> Option<LatencyRequest> {
     match LatencyRequest::zero() {
         Ok(request) => Some(request),
         Err(error) => {
-            team.warn(Warning::with_fix(WarningCode::NoCpuDmaLatency, format!("/dev/cpu_dma_latency: {error}; the latencies include the time to leave deep idle states"), "run as root"));
+            team.warn(Warning::with_fix(
+                WarningCode::NoCpuDmaLatency,
+                format!(
+                    "/dev/cpu_dma_latency: {error}; the latencies include the time to leave deep idle states"
+                ),
+                "run as root",
+            ));
             None
         }
     }
