@@ -164,7 +164,7 @@ fn a_lake_is_shown_or_the_page_says_what_is_missing() {
     let server = Server::with(&["--lake", text(&lake)], missing);
     assert_eq!(server.get("/").0, 303);
     let (status, page) = server.get("/farm");
-    assert!(status == 503 && page.contains("set WHYLATE_QUERY_PYTHON to the Python"), "{page}");
+    assert!(status == 503 && page.contains("set WHYLATE_QUERY_PYTHON"), "{page}");
     assert_eq!(server.get("/runs/first").0, 404, "only what was named is shown");
 
     let server = Server::with(&["--lake", text(&lake), "--dir", text(&folder.path().join("runs"))], None);

@@ -78,7 +78,7 @@ pub struct OwnSamples {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampledCall {
-    /// Calls between it and the begin of the program.
+    /// The number of calls above it, from the first function of the program.
     pub depth: u64,
     pub function: String,
     pub samples: u64,

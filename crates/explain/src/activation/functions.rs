@@ -11,7 +11,7 @@ use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledCall, Sa
 const SAMPLES_LEAST: usize = 3;
 /// A function is named where at least this part of the samples was in it and in what it called.
 const NAMED_LEAST: f64 = 0.5;
-/// Of the function that ran longer by the most time, those that it called have at least this part.
+/// A function that was called has at least this part of the time by which its longest caller ran longer.
 const LONGER_LEAST: f64 = 0.7;
 /// With this number of samples, they name a function without those of other activations.
 const SAMPLES_ENOUGH: usize = 8;
@@ -169,7 +169,7 @@ fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Opt
         true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
         false => it.all_ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
     };
-    // What a function calls is in no more samples than the function. Of two with the same, the one with more of its own is called.
+    // What a function calls is in no more samples than the function. If two have the same number, the one with more of its own is the callee.
     let most = functions.iter().filter(|(_, it)| has_most(it));
     most.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (*frame, *weights))
 }
@@ -223,7 +223,7 @@ fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Profile>) -> Vec<S
     let ordinary_time = |here: usize| usual.map(|it| part_of(it.sampled_ns, here, it.stacks.len()));
     let least = stacks.len().div_ceil(CALLS_PART);
     let mut all = Vec::new();
-    // Of each call that is still to be listed: its depth, and the stacks that contain it, here and in ordinary activations.
+    // Each call that is still to be listed: its depth, and the stacks that contain it, here and in ordinary activations.
     let mut left = vec![(0, stacks.to_vec(), ordinary)];
     while let Some((depth, here, ordinary)) = left.pop() {
         if let Some(frame) = here.first().filter(|_| depth > 0).map(|stack| &stack[stack.len() - depth]) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use whylate_core::recording::{Activation, Doing, Habits, OwnSample, Profile, Stage};
 
-/// The usual running time is the median of so many, and first of fewer.
+/// The usual running time is the median of this number of runs; of fewer at first.
 const RUNS_KEPT: usize = 64;
 const RUNS_LEAST: usize = 8;
 /// Samples are also taken of every run that is longer than this and than one and a half of the usual ones: these are not ordinary.
@@ -14,10 +14,10 @@ const STACKS_MAX: usize = 400;
 const THREADS_MAX: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Threads(BTreeMap<u32, Known>);
+pub(super) struct ThreadHabits(BTreeMap<u32, OneThread>);
 
 #[derive(Default)]
-struct Known {
+struct OneThread {
     recent: Vec<u64>,
     /// Longer running times are not ordinary; 0 while that is not known.
     longest_ns: u64,
@@ -26,7 +26,7 @@ struct Known {
     habits: Arc<Habits>,
 }
 
-/// Of how many activations a profile is.
+/// The number of activations and samples of a profile.
 #[derive(Default)]
 struct Counted {
     activations: u64,
@@ -34,7 +34,7 @@ struct Counted {
     samples: usize,
 }
 
-impl Threads {
+impl ThreadHabits {
     pub(super) fn note(&mut self, ended: &[Activation]) {
         for activation in ended {
             let thread = activation.thread.pid;
@@ -51,7 +51,7 @@ impl Threads {
     }
 }
 
-impl Known {
+impl OneThread {
     fn note(&mut self, activation: &Activation) {
         let ran_ns = running(activation, 0);
         self.recent.push(ran_ns);
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn only_activations_of_the_usual_length_are_ordinary() {
-        let mut threads = Threads::default();
+        let mut threads = ThreadHabits::default();
         threads.note(&vec![activation(400_000, None); RUNS_LEAST]);
         assert_eq!(threads.of(7), None, "no sample");
         threads.note(&[activation(500_000, Some("update")), activation(900_000, Some("trim"))]);

@@ -6,7 +6,7 @@ mod neighbours;
 mod quota;
 
 use crate::causes::surroundings;
-use habits::Threads;
+use habits::ThreadHabits;
 use neighbours::Neighbours;
 use std::collections::BTreeMap;
 use whylate_bpf::BpfError;
@@ -50,12 +50,12 @@ impl Explained {
 pub struct TaskExplainer {
     host: HostRoot,
     surroundings: Surroundings,
-    threads: Threads,
+    threads: ThreadHabits,
 }
 
 impl TaskExplainer {
     pub fn new(host: &HostRoot, facts: &Facts) -> Self {
-        Self { host: host.clone(), surroundings: surroundings(host, facts), threads: Threads::default() }
+        Self { host: host.clone(), surroundings: surroundings(host, facts), threads: ThreadHabits::default() }
     }
 
     /// Takes the samples of activations, with which long ones are compared.

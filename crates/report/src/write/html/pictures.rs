@@ -35,7 +35,7 @@ const CALL: &str = r#"<div class="part {}" style="left:{}%;width:{}%;top:{}rem" 
 const CALL_REM: f64 = 1.5;
 
 impl Html<'_> {
-    /// The begin of the program is at the top.
+    /// The first function of the program is at the top.
     pub(super) fn flame(&mut self, flame: &Flame) {
         let depth = 1 + flame.calls.iter().map(|call| call.depth).max().unwrap_or_default();
         let height = format!("{}", depth as f64 * CALL_REM);
