@@ -259,8 +259,8 @@ mod tests {
             assert_eq!(check_schedule(schedule), Ok(()), "{schedule}");
         }
         for (schedule, said) in [
-            ("0 3 * *", "it has 4"),
-            ("daily", "it has 1"),
+            ("0 3 * *", ", not 4"),
+            ("daily", ", not 1"),
             ("60 3 * * *", "minute `60`: give `*`, numbers from 0 to 59"),
             ("0 24 * * *", "hour `24`"),
             ("0 3 0 * *", "day of the month `0`"),
