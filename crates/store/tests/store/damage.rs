@@ -40,7 +40,7 @@ fn assert_only_that_is_lost(path: &Path, written: &[Rows], table: &str, what: &s
     let (rows, warnings) = read(path);
     let expected = [written[0].clone(), without(written[1].clone(), table), written[2].clone()];
     assert_eq!(rows, expected, "{table}: {what}");
-    let named = format!("{table}/000002.parquet: skipped");
+    let named = format!("skipped {table}/000002.parquet");
     assert_eq!(
         warnings.iter().filter(|text| text.contains(&named)).count(),
         1,
