@@ -135,6 +135,7 @@ enum bpf_func_id {
 };
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 static u64 (*bpf_ktime_get_ns)(void) = (void *)5;
 static u32 (*bpf_get_smp_processor_id)(void) = (void *)8;
 static u64 (*bpf_get_current_pid_tgid)(void) = (void *)14;
@@ -147,6 +148,7 @@ static long (*bpf_get_current_comm)(void *to, u32 size) = (void *)16;
 static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
 static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
+static u64 (*bpf_get_attach_cookie)(void *ctx) = (void *)174;
 static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
 /* take_number() failed. */
@@ -211,6 +213,7 @@ ALWAYS_INLINE u64 take_number(u64 *count)
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
 #define BPF_MAP_TYPE_STACK_TRACE 7
+#define BPF_ANY 0
 #define BPF_NOEXIST 1
 #define BPF_F_MMAPABLE 1024
 #define BPF_F_USER_STACK 256

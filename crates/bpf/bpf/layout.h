@@ -472,6 +472,8 @@ enum task_event {
 	TASK_SAMPLE,
 	/* A watched task left an audited system call that took longer than all before: `audited_stack` and what follows. */
 	TASK_AUDITED,
+	/* The trigger `waker` came, for the `ready_ns`-th time: of the rest only the thread and `end_ns` are set. */
+	TASK_TRIGGER,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
@@ -715,3 +717,45 @@ struct mark_text {
 	u64 mask[MARK_BYTES / 8];
 };
 _Static_assert(sizeof(struct mark_text) == 2 * MARK_BYTES, "layout.rs");
+
+/* The most triggers that programs wait for; the last place is that of the sound driver's xrun. */
+#define TRIGGERS 16
+#define TRIGGER_XRUN 15
+/* After a record of a trigger, further ones are only counted for this long. */
+#define TRIGGER_REST_NS 500000
+
+/* What a trigger compares; the counterpart is `Operand` in layout/triggers.rs. */
+enum operand {
+	OPERAND_NONE,
+	/* The register at `offset` of those that the kernel saved. */
+	OPERAND_REGISTER,
+	/* What is at the address in that register, plus `displacement`. */
+	OPERAND_MEMORY,
+	/* `displacement`. */
+	OPERAND_CONSTANT,
+	/* How long the call took. */
+	OPERAND_TOOK,
+};
+
+enum comparison {
+	COMPARISON_ABOVE,
+	COMPARISON_AT_LEAST,
+	COMPARISON_BELOW,
+	COMPARISON_AT_MOST,
+	COMPARISON_EQUAL,
+	COMPARISON_DIFFERENT,
+};
+
+struct trigger_rule {
+	u64 count;
+	u64 noted_ns;
+	s64 value;
+	s64 displacement;
+	u32 operand;
+	u32 comparison;
+	u32 offset;
+	/* Bytes of the value; 0: not known. */
+	u16 width;
+	u16 is_signed;
+};
+_Static_assert(sizeof(struct trigger_rule) == 48, "layout.rs");

@@ -6,6 +6,7 @@
 #include "audit.h"
 #include "marks.h"
 #include "origin.h"
+#include "trigger.h"
 
 /* A timer is set. */
 SECTION("tp_btf/hrtimer_start")
@@ -1140,5 +1141,43 @@ int mark_written(u64 *ctx)
 	find_written((void *)ctx[0], call, &written);
 	if (is_trace_marker(written.file))
 		note_written(&written);
+	return 0;
+}
+
+/* The same where texts are triggers. */
+SECTION("tp_btf/sys_enter")
+int trigger_written(u64 *ctx)
+{
+	u32 call = (u32)ctx[1];
+	struct written written = {};
+
+	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
+		return 0;
+	find_written((void *)ctx[0], call, &written);
+	if (is_trace_marker(written.file))
+		note_texts(&written);
+	return 0;
+}
+
+/* A thread enters a function that is a trigger, and returns from it. */
+SECTION("uprobe")
+int trigger_enters(void *ctx)
+{
+	enter_trigger(ctx);
+	return 0;
+}
+
+SECTION("uretprobe")
+int trigger_leaves(void *ctx)
+{
+	leave_trigger(ctx);
+	return 0;
+}
+
+/* A sound card's buffer ran empty, or full. */
+SECTION("raw_tp/xrun")
+int trigger_xrun(u64 *ctx)
+{
+	note_trigger(TRIGGER_XRUN);
 	return 0;
 }

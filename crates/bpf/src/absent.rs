@@ -31,7 +31,13 @@ impl Object {
         match *self {}
     }
 
-    pub(crate) fn attach_place(&mut self, _: &'static str, _: &Path, _: u64) -> Result<(), BpfError> {
+    pub(crate) fn attach_place(
+        &mut self,
+        _: &'static str,
+        _: &Path,
+        _: u64,
+        _: Option<u64>,
+    ) -> Result<(), BpfError> {
         match *self {}
     }
 

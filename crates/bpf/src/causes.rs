@@ -149,7 +149,8 @@ impl Causes {
         histograms: &HistogramsConfig,
         tasks: Option<WatchingTasks>,
     ) -> Result<Self, BpfError> {
-        let (ring_segments, has_tasks) = (ring_size(cpus.len()), tasks.is_some());
+        let keep_ns = tasks.as_ref().map_or(0, |tasks| tasks.keep_ns);
+        let (ring_segments, has_tasks) = (ring_size(cpus.len(), keep_ns), tasks.is_some());
         // With tasks, those that count are the watched ones.
         let watching = Watching { cpus: cpus.clone(), ring_segments, tasks };
         let histograms = Histograms::start_watching(histograms, Some(&watching))?;

@@ -2,6 +2,7 @@
 //! compares the lists of kinds and the constants of both.
 
 pub(crate) mod tasks;
+pub(crate) mod triggers;
 
 use std::mem::offset_of;
 use whylate_core::result::HistogramKind;

@@ -9,7 +9,7 @@ use crate::events::{Event, Sizes};
 use crate::snapshot::ProgramCost;
 use aya::maps::stack_trace::StackTraceMap;
 use aya::maps::{Array, HashMap, Map, MapData};
-use aya::programs::uprobe::UProbeScope;
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeAttachPoint, UProbeScope};
 use aya::programs::{Program, ProgramError};
 use aya::{Btf, Ebpf, EbpfError, EbpfLoader, Pod};
 use std::collections::{self, BTreeMap};
@@ -133,6 +133,7 @@ impl Object {
         function: &'static str,
         file: &Path,
         offset: u64,
+        cookie: Option<u64>,
     ) -> Result<(), BpfError> {
         let failed = |error: ProgramError| {
             io_error(&error).and_then(refused).unwrap_or_else(|| {
@@ -142,9 +143,13 @@ impl Object {
         let Some(Program::UProbe(program)) = self.ebpf.program_mut(function) else {
             return Err(BpfError::program(function, MISSING));
         };
-        // Both marks may be in the same program.
-        program.load().map_err(failed)?;
-        program.attach(offset, file, UProbeScope::AllProcesses).map_err(failed)?;
+        // A program of triggers has several places.
+        if program.fd().is_err() {
+            program.load().map_err(failed)?;
+        }
+        let location = UProbeAttachLocation::AbsoluteOffset(offset);
+        let point = UProbeAttachPoint { location, cookie };
+        program.attach(point, file, UProbeScope::AllProcesses).map_err(failed)?;
         self.attached.push(Event { function, tracepoint: function });
         Ok(())
     }

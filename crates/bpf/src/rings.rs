@@ -108,8 +108,12 @@ const STACKS_MIN: u32 = 64;
 const STACKS_MAX: u32 = 2_048;
 
 /// How many segments each CPU's ring holds with this number of CPUs.
-pub(crate) fn ring_size(cpus: usize) -> u32 {
-    share(RINGS_TOTAL, cpus).clamp(RING_MIN, RING_MAX)
+///
+/// A busy CPU may write 65,536 segments a second, and everything that it did in `keep_ns` is to be there; no more is ever read.
+pub(crate) fn ring_size(cpus: usize, keep_ns: u64) -> u32 {
+    let kept = u32::try_from(READ_MAX * keep_ns / 1_000_000_000).unwrap_or(u32::MAX);
+    let kept = kept.clamp(1, READ_MAX as u32).next_power_of_two();
+    share(RINGS_TOTAL, cpus).clamp(RING_MIN, RING_MAX).max(kept)
 }
 
 /// How many stacks. A 1 kHz probe that is late at every wake-up fills 1,000 places a second; a spike is explained within that
@@ -131,7 +135,14 @@ mod tests {
 
     #[test]
     fn rings_are_smaller_where_there_are_many() {
-        assert_eq!([1, 8, 9, 64, 8192].map(ring_size), [1 << 17, 1 << 17, 1 << 16, 1 << 14, 1 << 14]);
+        assert_eq!(
+            [1, 8, 9, 64, 8192].map(|cpus| ring_size(cpus, 0)),
+            [1 << 17, 1 << 17, 1 << 16, 1 << 14, 1 << 14]
+        );
+        assert_eq!(
+            [300_000_000, 600_000_000, 9_000_000_000].map(|keep_ns| ring_size(64, keep_ns)),
+            [1 << 15, 1 << 16, 1 << 16]
+        );
         assert_eq!([1, 4, 5, 64, 8192].map(ring_stacks), [2_048, 2_048, 1_024, 128, 64]);
     }
 

@@ -11,6 +11,8 @@ const IPIS: u32 = 16_384;
 const SENDER_STACKS: u32 = 2_048;
 /// At most this many different system calls of watched threads are audited.
 const AUDITED: u32 = 4_096;
+/// At most this many calls whose duration may be a trigger are in progress.
+const TRIGGER_CALLS: u32 = 1_024;
 
 /// What the search for causes needs in addition to the histograms.
 pub(crate) struct Watching {
@@ -27,6 +29,8 @@ pub(crate) struct WatchingTasks {
     pub(crate) ring_stretches: u32,
     /// Whether all tasks of the configured priorities are watched.
     pub(crate) priorities: bool,
+    /// The rings of segments have room for what a CPU does in that time.
+    pub(crate) keep_ns: u64,
 }
 
 impl Watching {
@@ -42,7 +46,11 @@ impl Watching {
         if let Some(tasks) = &self.tasks {
             let tables = [("task_places", TASK_SLOTS), ("task_slots", TASK_SLOTS)];
             maps.extend(tables);
-            maps.extend([("stretches", cpus * tasks.ring_stretches), ("audited", AUDITED)]);
+            maps.extend([
+                ("stretches", cpus * tasks.ring_stretches),
+                ("audited", AUDITED),
+                ("trigger_calls", TRIGGER_CALLS),
+            ]);
         }
         maps
     }

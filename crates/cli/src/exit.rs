@@ -2,6 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
+use whylate_host::sockets::SocketError;
 
 pub(crate) const ERROR: u8 = 1;
 /// A limit was exceeded, or the machine is unfit.
@@ -87,6 +88,7 @@ fn code(error: &anyhow::Error) -> u8 {
 
 fn is_unavailable(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<Refused>()
+        || matches!(cause.downcast_ref(), Some(SocketError::Absent(_)))
         || whylate_runner::is_unavailable(cause)
         || cause.downcast_ref().is_some_and(whylate_farm::FarmError::is_unavailable)
 }

@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use whylate_host::environment::{ignore_unless_handled, ignores_signal};
+use whylate_host::environment::{has_claimed, ignore_unless_handled, ignores_signal};
 use whylate_treat::last_words;
 
 /// How long restoring settings may take after the second signal.
@@ -49,7 +49,7 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            signals.forever().next();
+            signals.forever().find(|signal| !has_claimed(*signal));
             flag.store(true, Ordering::Relaxed);
             signals.forever().find(|signal| ASKS.contains(signal));
             second(&mut signals);

@@ -28,7 +28,7 @@ pub fn value(statistic: Statistic, value: f64) -> String {
     match statistic {
         Statistic::LostShare => share(value),
         Statistic::GapRate => format!("{} per s", three_digits(value)),
-        Statistic::SpikeRate => format!("{} per hour", three_digits(value)),
+        Statistic::SpikeRate | Statistic::TriggerRate => format!("{} per hour", three_digits(value)),
         _ => nanoseconds_f64(value),
     }
 }

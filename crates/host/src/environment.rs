@@ -4,7 +4,7 @@ use rustix::process::{geteuid, getuid};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-pub use whylate_sys::process::ignore_unless_handled;
+pub use whylate_sys::process::{has_claimed, ignore_unless_handled};
 
 /// Environment variables that name folders which this program writes to, or trusts.
 const FOLDER_VARIABLES: [&str; 3] = ["WHYLATE_STATE_DIR", "WHYLATE_HOST_ROOT", "WHYLATE_RUNTIME_DIR"];

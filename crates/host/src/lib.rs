@@ -21,6 +21,7 @@ pub mod release;
 mod root;
 pub mod shield;
 pub mod smi;
+pub mod sockets;
 pub mod threads;
 pub mod tick;
 mod uevent;

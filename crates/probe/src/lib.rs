@@ -20,10 +20,11 @@ pub mod spec;
 pub use error::ProbeError;
 pub use kinds::{
     AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, move_to,
-    present_threads, store_after, try_to_watch,
+    present_threads, send_trigger, store_after, try_to_watch,
 };
 pub use measure::{
-    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals, measure,
+    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals,
+    TriggerLine, measure,
 };
 pub use resolve::{Options, resolve};
 pub use spec::{LaneSpec, ProbeSpec};

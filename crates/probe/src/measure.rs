@@ -13,7 +13,8 @@ use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    AuditRecord, Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, WakeLink,
+    AuditRecord, Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, TriggerMoment,
+    TriggerRecord, WakeLink,
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
@@ -48,6 +49,8 @@ pub struct Batch {
     pub tasks: Vec<TaskRecord>,
     /// What they do that real-time threads should not.
     pub audit: Vec<AuditRecord>,
+    /// How often triggers came, and those that were explained.
+    pub triggers: (Vec<TriggerRecord>, Vec<TriggerMoment>),
     /// Who took time from them, by series.
     pub sources: Vec<(String, SourceRecord)>,
     /// Samples of the hwlat tracer, whole.
@@ -102,6 +105,16 @@ pub struct TaskLine {
     /// What a monitor counts from.
     #[serde(skip)]
     pub totals: TaskTotals,
+}
+
+/// The state of the triggers of a watch so far.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TriggerLine {
+    /// How often one of them came.
+    pub count: u64,
+    /// The one that was explained last, with the thread that was late and its first cause.
+    pub last: Option<String>,
 }
 
 /// An explained activation, stage by stage.
@@ -159,6 +172,8 @@ pub trait Observer {
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
     /// Called about 20 times a second by a probe that watches tasks, with the state of each task so far.
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
+    /// The same with the state of the triggers, if there are any; called before it.
+    fn triggers(&mut self, _triggers: &TriggerLine) {}
     /// Called about 20 times a second: whether to end now and keep the results so far.
     fn should_stop(&self) -> bool;
 }

@@ -14,7 +14,9 @@ use std::time::Instant;
 use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::RunEnd;
-use whylate_probe::{Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine};
+use whylate_probe::{
+    Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine, TriggerLine,
+};
 use whylate_store::RowKey;
 
 pub(crate) const EVENTS_MAX: usize = 64;
@@ -28,6 +30,7 @@ pub(crate) enum ProbeEvent {
     FirstSpike(Nanos),
     Spikes(usize, Vec<SpikeRecord>),
     Tasks(Vec<TaskLine>),
+    Triggers(TriggerLine),
     Armed { index: usize, process: u32, start_ns: u64 },
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
@@ -85,6 +88,10 @@ impl Observer for Forward<'_> {
     fn tasks(&mut self, tasks: &[TaskLine]) {
         // The next one says the same, and more.
         let _ = self.events.try_send(ProbeEvent::Tasks(tasks.to_vec()));
+    }
+    fn triggers(&mut self, triggers: &TriggerLine) {
+        // The next one says the same, and more.
+        let _ = self.events.try_send(ProbeEvent::Triggers(triggers.clone()));
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

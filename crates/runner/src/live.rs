@@ -10,7 +10,7 @@ use std::time::Duration;
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::result::{LIVE_SOCKET, LiveCpu, LiveValue};
 use whylate_core::{CpuSet, Nanos, Warning};
-use whylate_probe::{Progress, TaskLine};
+use whylate_probe::{Progress, TaskLine, TriggerLine};
 use whylate_store::Folder;
 use whylate_sys::schedule;
 
@@ -152,6 +152,10 @@ impl Audience for Live<'_> {
 
     fn tasks(&mut self, tasks: &[TaskLine]) {
         self.audience.tasks(tasks);
+    }
+
+    fn triggers(&mut self, triggers: &TriggerLine) {
+        self.audience.triggers(triggers);
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {

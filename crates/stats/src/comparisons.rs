@@ -260,6 +260,7 @@ fn value_of(probe: &RepeatProbe, facts: &ProbeFacts, statistic: Statistic) -> Op
             probe.gaps_per_s.map(|rate| (rate - gaps).max(0.0))
         }
         Statistic::SpikeRate => probe.spikes_per_h,
+        Statistic::TriggerRate => probe.triggers_per_h,
         Statistic::OwnP99 => probe.own.map(|it| it.p99_ns as f64),
         Statistic::OwnP999 => probe.own.map(|it| it.p999_ns as f64),
         Statistic::OwnMax => probe.own.map(|it| it.max_ns as f64),

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
-use whylate_core::result::AuditRecord;
+use whylate_core::result::{AuditRecord, TriggerMoment, TriggerRecord};
 
 /// The number of shortest intervals that become one.
 const FACTOR: u64 = 8;
@@ -123,7 +123,14 @@ pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
     let sources = alike(rows.sources, &window, source, |sum, later| add_source(sum, &later));
     let found = |it: &AuditRecord| (it.cpu, it.kind, it.call.clone(), it.object.clone());
     let audit = alike(rows.audit, &window, found, AuditRecord::add);
-    (Rows { intervals, tasks, sources, audit, spikes, causes, ..rows }, left_out)
+    let triggers = alike(
+        rows.triggers,
+        &window,
+        |it| it.trigger.clone(),
+        |sum: &mut TriggerRecord, later| sum.add(&later),
+    );
+    let moments = newest(rows.moments, &window);
+    (Rows { intervals, tasks, sources, audit, triggers, moments, spikes, causes, ..rows }, left_out)
 }
 
 /// Joins intervals of the same series that follow each other without a gap.
@@ -197,6 +204,23 @@ fn add_source(sum: &mut SourceRecord, later: &SourceRecord) {
 
 fn around(one: Span, other: Span) -> Span {
     Span { start_ns: one.start_ns.min(other.start_ns), end_ns: one.end_ns.max(other.end_ns) }
+}
+
+/// The newest moments of each trigger in each window, in the order of time.
+fn newest(
+    mut moments: Vec<Keyed<TriggerMoment, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<TriggerMoment, RowKey>> {
+    moments.sort_by_key(|(_, moment)| Reverse(moment.at_ns));
+    let mut numbers: BTreeMap<(u64, Arc<RowKey>, String), usize> = BTreeMap::new();
+    moments.retain(|(key, moment)| {
+        let place = (window(moment.at_ns), Arc::clone(key), moment.trigger.clone());
+        let number = numbers.entry(place).or_default();
+        *number += 1;
+        *number <= SPIKES_KEPT
+    });
+    moments.reverse();
+    moments
 }
 
 /// The largest rows of each series in each window, in the order of time.

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How to start this binary again for a hidden command, in a process of its own.
 #[derive(Clone, Debug)]
@@ -90,6 +91,24 @@ pub fn ignore_unless_handled(signal: i32) {
             )
         };
     }
+}
+
+/// Signals that mean something else than to end, a bit for each.
+static CLAIMED: AtomicU64 = AtomicU64::new(0);
+
+/// Gives a signal a meaning of its own, or takes it away.
+pub fn claim_signal(number: i32, is_claimed: bool) {
+    let bit = 1 << (number & 63);
+    if is_claimed {
+        CLAIMED.fetch_or(bit, Ordering::Relaxed)
+    } else {
+        CLAIMED.fetch_and(!bit, Ordering::Relaxed)
+    };
+}
+
+/// Whether a signal has a meaning of its own, so that it does not ask this process to end.
+pub fn has_claimed(number: i32) -> bool {
+    CLAIMED.load(Ordering::Relaxed) & (1 << (number & 63)) != 0
 }
 
 /// Whether a child of this process was stopped (SIGSTOP, a debugger) since the last call. Takes no lock that its threads

@@ -45,6 +45,8 @@ pub(crate) enum TaskEvent {
     Sample,
     /// It left an audited system call that took longer than all before: [`RawStretch::audited`].
     Audited,
+    /// The trigger `waker` came, for the `ready_ns`-th time.
+    Trigger,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -368,7 +370,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..10).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..11).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());

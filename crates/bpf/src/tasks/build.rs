@@ -50,6 +50,7 @@ pub struct Watched {
     pub last_ns: u64,
 }
 
+#[derive(Clone)]
 pub(super) struct Left {
     pub(super) at_ns: u64,
     pub(super) cpu: CpuId,
@@ -66,7 +67,7 @@ impl Left {
     }
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
@@ -183,7 +184,10 @@ impl Builder {
     /// Takes the next record. Returns what the thread did from its wake-up to the sleep that ends it.
     pub(super) fn add(&mut self, cpu: CpuId, raw: &RawStretch, owner_of: &Owner<'_>) -> Option<Activation> {
         // Of samples the names have to be found first: see TaskWatch::poll().
-        if matches!(raw.kind, TaskEvent::Frequency | TaskEvent::Sample | TaskEvent::Audited) {
+        if matches!(
+            raw.kind,
+            TaskEvent::Frequency | TaskEvent::Sample | TaskEvent::Audited | TaskEvent::Trigger
+        ) {
             return None;
         }
         if self.threads.len() > THREADS_MAX {
@@ -236,7 +240,8 @@ impl Builder {
             | TaskEvent::Frequency
             | TaskEvent::Call
             | TaskEvent::Sample
-            | TaskEvent::Audited => None,
+            | TaskEvent::Audited
+            | TaskEvent::Trigger => None,
         }
     }
 

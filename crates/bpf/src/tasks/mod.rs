@@ -18,6 +18,7 @@ mod rhythm;
 mod rings;
 mod sampler;
 mod suspension;
+mod triggers;
 mod unended;
 
 pub use build::{Cut, Watched};
@@ -26,6 +27,7 @@ pub use losses::TaskLosses;
 pub use own::OwnTaskWatch;
 pub use places::place_of;
 pub use rhythm::{Activations, Doubt};
+pub use triggers::{Triggered, check_place};
 
 use crate::causes::Causes;
 use crate::error::BpfError;
@@ -109,6 +111,10 @@ pub struct TaskWatch {
     is_guest: bool,
     programs: Programs,
     audit: Option<Audit>,
+    triggered: Vec<Triggered>,
+    /// How many triggers have a rule, and whether a text is one.
+    rules: u32,
+    reads_texts: bool,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
 }
@@ -116,6 +122,16 @@ pub struct TaskWatch {
 impl TaskWatch {
     /// Begins to watch tasks wherever they run among `cpus`.
     pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Result<Self, BpfError> {
+        Self::start_keeping(host, cpus, target, 0)
+    }
+
+    /// The same, with room for what the CPUs do in that time.
+    pub fn start_keeping(
+        host: &HostRoot,
+        cpus: &CpuSet,
+        target: &TaskTarget,
+        keep_ns: u64,
+    ) -> Result<Self, BpfError> {
         check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
         config.kinds.clear();
@@ -127,7 +143,7 @@ impl TaskWatch {
             }
             TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
         }
-        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities };
+        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities, keep_ns };
         let mut causes = Causes::start_watching(host, cpus, &config, Some(tasks))?;
         let mut missing: Vec<String> = causes
             .facilities()
@@ -160,6 +176,9 @@ impl TaskWatch {
             is_guest: false,
             programs: Programs::default(),
             audit: None,
+            triggered: Vec::new(),
+            rules: 0,
+            reads_texts: false,
             left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
@@ -179,7 +198,7 @@ impl TaskWatch {
                 object.set("mark_texts", which, &bytes)?;
                 are_written = true;
             } else if let Some((file, offset)) = place_of(mark).map_err(BpfError::NoMark)? {
-                object.attach_place(program, &file, offset)?;
+                object.attach_place(program, &file, offset, None)?;
             }
         }
         if let Some(reason) = are_written.then(|| object.attach(WRITTEN_MARK)).transpose()?.flatten() {
@@ -356,6 +375,7 @@ impl TaskWatch {
         for (cpu, raw) in &taken {
             self.frequencies.take(host, raw);
             self.builder.take(*cpu, raw, &owner);
+            self.triggered.extend(Triggered::of(raw));
             if let Some(audit) = &mut self.audit {
                 let programs = &mut self.programs;
                 let names = |it: &RawAudited| programs.stack(host, raw.process, &it.stack());

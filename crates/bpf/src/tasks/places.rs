@@ -20,6 +20,11 @@ const NUMBERS_LENGTH: usize = 24;
 
 /// The file and the offset in it; `None` for a text, which is not in a file.
 pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
+    Ok(place_with_arguments(mark)?.map(|(path, offset, _)| (path, offset)))
+}
+
+/// The same with where the arguments of a static tracepoint are, as its note says: `-4@%edi 8@-20(%rbp)`.
+pub(super) fn place_with_arguments(mark: &Mark) -> Result<Option<(PathBuf, u64, String)>, String> {
     let (path, what) = match mark {
         Mark::Function { path, function } => (path, format!("function `{function}`")),
         Mark::Usdt { path, provider, name } => (path, format!("static tracepoint `{provider}:{name}`")),
@@ -28,16 +33,18 @@ pub fn place_of(mark: &Mark) -> Result<Option<(PathBuf, u64)>, String> {
     let in_file = |text: String| format!("{}: {text}", path.display());
     let bytes = std::fs::read(path).map_err(|error| in_file(error.to_string()))?;
     let file = object::File::parse(&*bytes).map_err(|error| in_file(error.to_string()))?;
-    let address = match mark {
-        Mark::Function { function, .. } => function_address(&file, function),
+    let found = match mark {
+        Mark::Function { function, .. } => {
+            function_address(&file, function).map(|address| (address, String::new()))
+        }
         Mark::Usdt { provider, name, .. } => {
             tracepoint_address(&file, provider, name).map_err(|error| in_file(error.to_owned()))?
         }
         Mark::Marker { .. } => None,
     };
-    let offset = address.and_then(|address| offset(&file, address));
-    let offset = offset.ok_or_else(|| in_file(format!("there is no {what} in it")))?;
-    Ok(Some((real(path), offset)))
+    let found = found.and_then(|(address, arguments)| Some((offset(&file, address)?, arguments)));
+    let (offset, arguments) = found.ok_or_else(|| in_file(format!("there is no {what} in it")))?;
+    Ok(Some((real(path), offset, arguments)))
 }
 
 /// The kernel needs a full path.
@@ -66,7 +73,7 @@ fn tracepoint_address(
     file: &object::File<'_>,
     provider: &str,
     name: &str,
-) -> Result<Option<u64>, &'static str> {
+) -> Result<Option<(u64, String)>, &'static str> {
     let Some(section) = file.section_by_name(NOTES) else { return Ok(None) };
     let unread = "its notes cannot be read";
     let data = section.data().map_err(|_| unread)?;
@@ -76,9 +83,10 @@ fn tracepoint_address(
         let (numbers, texts) = note.split_first_chunk::<NUMBERS_LENGTH>()?;
         let mut words = texts.split(|byte| *byte == 0);
         let is_it = words.next() == Some(provider.as_bytes()) && words.next() == Some(name.as_bytes());
-        is_it.then_some(*numbers)
+        let mut arguments = || String::from_utf8_lossy(words.next().unwrap_or_default()).into_owned();
+        is_it.then(|| (*numbers, arguments()))
     };
-    let Some(numbers) = own.find_map(|note| numbers_of(note.desc())) else { return Ok(None) };
+    let Some((numbers, arguments)) = own.find_map(|note| numbers_of(note.desc())) else { return Ok(None) };
     let [address, base, semaphore]: [U64; 3] = transmute!(numbers);
     if semaphore.get() != 0 {
         return Err(
@@ -86,7 +94,7 @@ fn tracepoint_address(
         );
     }
     let moved_to = file.section_by_name(BASE).map_or(base.get(), |section| section.address());
-    Ok(Some(address.get().wrapping_add(moved_to.wrapping_sub(base.get()))))
+    Ok(Some((address.get().wrapping_add(moved_to.wrapping_sub(base.get())), arguments)))
 }
 
 #[cfg(test)]

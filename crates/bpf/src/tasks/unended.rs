@@ -42,9 +42,61 @@ impl TaskWatch {
         self.builder.cut_gaps(clock::now().0);
         found
     }
+
+    /// The activations in progress, and those that have ended and were not handed on; the watch of them goes on.
+    pub fn in_progress(&mut self) -> Vec<Activation> {
+        let (host, object) = (&self.host, self.causes.histograms.object());
+        let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
+        let now_ns = clock::now().0;
+        let alive = self.builder.threads.iter().filter(|(_, known)| !known.is_gone);
+        let alive: Vec<(u32, u32)> = alive.map(|(thread, known)| (*thread, known.process)).collect();
+        let mut found = Vec::new();
+        for (thread, process) in alive {
+            let at_ns = self.left_alone.get(&thread).copied().unwrap_or(now_ns);
+            let slot = object.get::<[u8; size_of::<RawSlot>()]>("task_slots", thread % TASK_SLOTS);
+            let slot = slot.ok().and_then(|slot| RawSlot::try_read_from_bytes(&slot).ok());
+            // Most threads sleep, and then nothing has to be looked up.
+            let is_at_work = |slot: &RawSlot| present(slot, at_ns).is_some() || self.builder.has_open(thread);
+            let slot = slot.filter(is_at_work);
+            let cpu = slot.as_ref().and_then(|_| choose::cpu(host, process, thread));
+            let part = slot
+                .zip(cpu)
+                .and_then(|(slot, cpu)| self.builder.in_progress(thread, &slot, cpu, at_ns, &owner));
+            found.extend(self.builder.rhythms.in_progress(thread, part, at_ns));
+        }
+        found
+    }
 }
 
 impl Builder {
+    fn has_open(&self, thread: u32) -> bool {
+        self.tracks.get(&thread).is_some_and(|track| track.open.is_some())
+    }
+
+    /// The same as [`Self::unended`] for a watch that goes on. If the newest records of the thread were not read yet, the
+    /// activation ends with the last one that was.
+    fn in_progress(
+        &mut self,
+        thread: u32,
+        slot: &RawSlot,
+        cpu: CpuId,
+        at_ns: u64,
+        owner: &Owner<'_>,
+    ) -> Option<Activation> {
+        let track = self.tracks.get(&thread).cloned();
+        let (incomplete, has_long_run, ended) = (self.incomplete, self.has_long_run, self.ended.len());
+        let found = self.unended(thread, slot, cpu, at_ns, owner);
+        self.ended.truncate(ended);
+        (self.incomplete, self.has_long_run) = (incomplete, has_long_run);
+        let open = track.as_ref().and_then(|track| track.open.clone());
+        match track {
+            Some(track) => drop(self.tracks.insert(thread, track)),
+            None => drop(self.tracks.remove(&thread)),
+        }
+        let open = open.filter(|open| !open.stages.is_empty());
+        found.or_else(|| open.map(|open| Activation { is_unended: true, ..open }))
+    }
+
     /// What a thread has done since its last wake-up, from its slot at `at_ns`. `None` if it does nothing, if its start is
     /// not known, or if one of its records is missing.
     pub(super) fn unended(
@@ -149,6 +201,25 @@ mod tests {
 
     fn unended(builder: &mut Builder, slot: &RawSlot) -> Option<Activation> {
         builder.unended(THREAD, slot, CpuId(1), 1_000, &unnamed)
+    }
+
+    #[test]
+    fn what_a_thread_is_at_can_be_looked_at_without_an_effect() {
+        let mut builder = begun(true);
+        let waits = |left_ns| RawSlot { waking_ns: 100, left_ns, was_runnable: 1, ..slot() };
+        let look = |builder: &mut Builder, slot: &RawSlot, at_ns| {
+            let found = builder.in_progress(THREAD, slot, CpuId(1), at_ns, &unnamed);
+            found.map(|it| (it.due_ns, it.end_ns(), it.is_unended))
+        };
+        assert_eq!(look(&mut builder, &waits(150), 700), Some((100, 700, true)));
+        assert_eq!(
+            look(&mut builder, &waits(150), 900),
+            Some((100, 900, true)),
+            "the first look had no effect"
+        );
+        assert_eq!(look(&mut builder, &waits(800), 900), Some((100, 150, true)), "as far as it was read");
+        assert_eq!(unended(&mut builder, &waits(150)).map(|it| it.response_ns()), Some(900));
+        assert_eq!(look(&mut Builder::default(), &waits(150), 900), None);
     }
 
     #[test]

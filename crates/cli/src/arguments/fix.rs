@@ -48,13 +48,16 @@ pub(crate) struct FixArguments {
     /// Deadline of the task for `--goal misses`: a longer response is a miss; a bare number is microseconds
     #[arg(long, value_name = "TIME", requires = "task", value_parser = microseconds)]
     pub(crate) deadline: Option<Nanos>,
+    /// What says that the task was late, as for `whylate watch`, for `--goal triggers`; may be given several times
+    #[arg(long, value_name = "TRIGGER", requires = "task")]
+    pub(crate) trigger: Vec<String>,
     /// Directory for the search: a new or an empty one [default: $XDG_DATA_HOME/whylate/runs/TIME-PLAN]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Overrides one value of the plan, for example `duration=10s`
     #[arg(long = "set", value_name = "PATH=VALUE")]
     pub(crate) overrides: Vec<String>,
-    /// The statistic to lower: `timer p99.9`, `max < 100us`, `misses` [default: the plan's primary statistic]
+    /// The statistic to lower: `timer p99.9`, `max < 100us`, `misses`, `triggers` [default: the plan's primary statistic]
     #[arg(long, value_name = "STATISTIC")]
     pub(crate) goal: Option<FixGoal>,
     /// How long the search may take [default: 30m]; a continued search keeps its original budget

@@ -27,6 +27,7 @@ mod shell;
 mod top;
 mod trace;
 mod treat;
+mod trigger;
 mod watch;
 
 pub(crate) use bisect::BisectArguments;
@@ -58,6 +59,7 @@ pub(crate) use shell::{CompletionsArguments, ManArguments};
 pub(crate) use top::TopArguments;
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
+pub(crate) use trigger::TriggerArguments;
 pub(crate) use watch::WatchArguments;
 
 use clap::{Args, Parser, Subcommand};
@@ -107,6 +109,8 @@ pub(crate) enum Command {
     Measure(MeasureCommand),
     /// Watches your own threads, and says why one of them was late
     Watch(WatchArguments),
+    /// Tells a running watch (`--trigger socket`) that something was late
+    Trigger(TriggerArguments),
     /// Shows the whole machine: latencies of each CPU, interrupts, and what takes CPU time from real-time tasks
     Top(TopArguments),
     /// Shows the kernel's latency histograms (timer, wake-up, switch) and which tasks were late

@@ -22,6 +22,8 @@ Examples:
   whylate watch --unit plc.service --limit 500us
   whylate watch --priority 80-99 -D 1h -o night  every thread with such a priority
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
+  whylate watch --trigger 'output:Late' -- ./control
+                                                 explains what led to each such line of the program
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
@@ -99,6 +101,17 @@ pub(crate) struct WatchArguments {
     /// Findings of the audit that are allowed: system calls (write) or kinds (relative-sleep)
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "audit")]
     pub(crate) allow: Vec<String>,
+    /// Says that the application was late: a line of its output (output:REGEX), of a file (file:PATH:REGEX), of the
+    /// journal (journal:REGEX) or of the kernel's log (kernel:REGEX), a number in a file that grows (counter:PATH), a
+    /// signal to whylate (signal:USR1), `whylate trigger` (socket), a text in trace_marker (marker:TEXT), a call
+    /// (FILE:FUNCTION or usdt:FILE:PROVIDER:NAME, with :arg1>1000, :return<0 or :took>1ms), an xrun of a sound card
+    /// (xrun), or what jack, pipewire, linuxcnc, ros2_control, srsran and klipper write (preset:jack); may be given
+    /// several times
+    #[arg(long, value_name = "TRIGGER")]
+    pub(crate) trigger: Vec<String>,
+    /// Explains what each thread did in this time before a trigger [default: 50ms]; a bare number is microseconds
+    #[arg(long, value_name = "TIME", value_parser = microseconds, requires = "trigger")]
+    pub(crate) last: Option<Nanos>,
     /// Serves figures for Prometheus at http://ADDRESS/metrics during the watch; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) prometheus: Option<SocketAddr>,
@@ -135,6 +148,8 @@ impl WatchArguments {
             worst: Some(self.worst),
             audit: self.audit,
             allow: self.allow.clone(),
+            triggers: self.trigger.clone(),
+            last: self.last,
         }
     }
 }

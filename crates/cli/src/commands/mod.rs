@@ -27,6 +27,7 @@ mod shell;
 mod top;
 mod trace;
 mod treat;
+mod trigger;
 mod watch;
 
 use crate::arguments::Command;
@@ -50,6 +51,7 @@ pub(crate) fn execute(command: Command, host: &Host) -> Result<Ending> {
         Command::Plans(arguments) => plans::execute(&arguments),
         Command::Measure(command) => measure::execute(command, host),
         Command::Watch(arguments) => watch::execute(&arguments, host),
+        Command::Trigger(arguments) => trigger::execute(arguments),
         Command::Top(arguments) => top::execute(&arguments, host),
         Command::Histograms(arguments) => histograms::execute(&arguments, host),
         Command::Load(command) => load::execute(&command, host),

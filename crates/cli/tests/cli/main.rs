@@ -44,3 +44,4 @@ mod watch;
 mod watch_audit;
 mod watch_cycles;
 mod watch_functions;
+mod watch_triggers;

@@ -28,6 +28,8 @@ words! {
         GapRate = "gaps_per_s" | "gaps",
         /// Samples above the limit (100 us without one), per hour.
         SpikeRate = "spikes_per_h" | "spikes",
+        /// Triggers of watched tasks per hour.
+        TriggerRate = "triggers_per_h" | "triggers",
         /// The 0.99 quantile of the machine's own latency: without the time that the hypervisor or the firmware took.
         OwnP99 = "own_p99" | "own p99",
         /// The 0.999 quantile of the machine's own latency.
@@ -43,7 +45,7 @@ impl Statistic {
         match self {
             Self::LostShare => "share",
             Self::GapRate => "per_s",
-            Self::SpikeRate => "per_h",
+            Self::SpikeRate | Self::TriggerRate => "per_h",
             _ => "ns",
         }
     }

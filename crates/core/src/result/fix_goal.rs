@@ -67,6 +67,8 @@ mod tests {
         let goal: FixGoal = "dispatch/timerfd p99.9".parse().unwrap();
         assert_eq!(goal.series.as_deref(), Some("dispatch/timerfd"));
         assert_eq!("misses".parse::<FixGoal>().unwrap().statistic, Statistic::SpikeRate);
+        assert_eq!("triggers".parse::<FixGoal>().unwrap().statistic, Statistic::TriggerRate);
+        assert!("triggers < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
         assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
         let goal: FixGoal = "timer own max".parse().unwrap();
         assert_eq!((goal.series.as_deref(), goal.statistic), (Some("timer"), Statistic::OwnMax));

@@ -32,6 +32,7 @@ mod spike_trace;
 mod top;
 mod tracing;
 mod treat;
+mod trigger;
 
 pub use audit::{AuditFindings, AuditKind, AuditRecord, audited};
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
@@ -89,6 +90,7 @@ pub use spike_trace::SpikeTrace;
 pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
+pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
@@ -155,6 +157,9 @@ pub struct ProbeResult {
     /// The worst of each hour, for a measurement that took longer than one (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hours: Vec<HourResult>,
+    /// What said that the application was late (task only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerResult>,
 }
 
 /// The worst activations of one hour of a watch.

@@ -276,6 +276,8 @@ pub struct RepeatProbe {
     pub throttled: Option<ThrottledGaps>,
     /// Samples above the limit per hour; above 100 us if the plan has no limit.
     pub spikes_per_h: Option<f64>,
+    /// Triggers of the watch per hour, the same for each of its threads; absent without a trigger.
+    pub triggers_per_h: Option<f64>,
     /// How long was measured; 0 if it is not known.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub measured_ns: u64,

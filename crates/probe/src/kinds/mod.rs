@@ -15,7 +15,7 @@ pub use access::AccessSpec;
 pub use dispatch::DispatchSpec;
 pub use roundtrip::RoundtripSpec;
 pub use stall::StallSpec;
-pub use task::{find_tasks, move_to, present_threads, store_after, try_to_watch};
+pub use task::{find_tasks, move_to, present_threads, send_trigger, store_after, try_to_watch};
 pub use timer::TimerSpec;
 
 use crate::child::{Team, Worker};

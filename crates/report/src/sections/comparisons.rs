@@ -90,6 +90,7 @@ fn statistic(statistic: Statistic) -> &'static str {
         Statistic::LostShare => "time lost",
         Statistic::GapRate => "gaps",
         Statistic::SpikeRate => "spikes",
+        Statistic::TriggerRate => "triggers",
         Statistic::OwnP99 => "own p99",
         Statistic::OwnP999 => "own p99.9",
         Statistic::OwnMax => "own max",

@@ -30,6 +30,7 @@ pub(crate) mod spikes;
 mod summary;
 mod tasks;
 mod traces;
+mod triggers;
 pub(crate) mod warnings;
 
 pub use machine::plan_text;
@@ -49,6 +50,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     noise::of_run,
     tasks::of_run,
     audit::of_run,
+    triggers::of_run,
     answers::of_comparisons,
     comparisons::of_run,
     spikes::of_run,

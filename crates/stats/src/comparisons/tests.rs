@@ -59,6 +59,21 @@ const LOW: [u64; 8] = [100, 104, 98, 101, 103, 99, 102, 97];
 const HIGH: [u64; 8] = [200, 207, 198, 201, 203, 196, 205, 199];
 
 #[test]
+fn the_rate_of_triggers_is_compared_where_a_plan_asks_for_it() {
+    let mut cell = cell("watch", &LOW);
+    let probes = || RepeatProbe { probe: "task/control".to_owned(), ..RepeatProbe::default() };
+    for (nth, repeat) in cell.repeats.iter_mut().enumerate() {
+        repeat.probes = vec![RepeatProbe { triggers_per_h: Some(nth as f64), ..probes() }];
+    }
+    let found = |is_primary: bool| {
+        let values = values_of(&cell, &|_, statistic| is_primary && statistic == Statistic::TriggerRate);
+        let values = values.get(&("task/control", Statistic::TriggerRate));
+        values.map(|all| all.iter().map(|one| one.value).collect::<Vec<f64>>())
+    };
+    assert_eq!((found(true), found(false)), (Some((0..8).map(f64::from).collect()), None));
+}
+
+#[test]
 fn cells_are_compared_with_those_that_lack_one_thing() {
     let matrix = plan(MATRIX);
     let expected = pairs(&[("idle", "a"), ("idle", "t"), ("t", "a+t"), ("a", "a+t")]);

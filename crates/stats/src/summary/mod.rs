@@ -236,6 +236,7 @@ pub fn repeat_probe(name: SeriesName<'_>, result: &CpuResult, spike: Nanos) -> R
     RepeatProbe {
         throttled: result.get(THROTTLED),
         spikes_per_h: (is_latency && hours > 0.0).then(|| spikes.sum::<u64>() as f64 / hours),
+        triggers_per_h: None,
         measured_ns: result.measured_ns,
         probe: name.to_string(),
         cpu: result.cpu,

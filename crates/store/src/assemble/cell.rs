@@ -5,6 +5,7 @@ use super::causes::Causes;
 use super::hours::Hours;
 use super::noise::NoiseData;
 use super::shape::{Shapes, is_of_user};
+use super::triggers::Triggers;
 use crate::info::RunInfo;
 use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
@@ -17,7 +18,7 @@ use whylate_core::record::{
 };
 use whylate_core::result::{
     AuditRecord, CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult,
-    RepeatProbe, RepeatResult, ThrottledGaps,
+    RepeatProbe, RepeatResult, ThrottledGaps, TriggerMoment, TriggerRecord,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -58,6 +59,7 @@ pub(super) struct CellData {
     audit: BTreeMap<(String, CpuId), Vec<AuditRecord>>,
     /// How many runs a thread had in each repeat.
     audited_runs: BTreeMap<(String, CpuId, u32), u64>,
+    triggers: Triggers,
     pub(super) causes: Causes,
     hours: Hours,
     /// What the hypervisor and the firmware took of the samples of a series, by repeat.
@@ -172,6 +174,16 @@ impl CellData {
         Ok(())
     }
 
+    pub(super) fn add_trigger(&mut self, key: &RowKey, record: &TriggerRecord) -> Taken {
+        self.triggers.add(&key.probe, key.repeat, record);
+        Ok(())
+    }
+
+    pub(super) fn add_moment(&mut self, key: &RowKey, moment: TriggerMoment) -> Taken {
+        self.triggers.add_moment(&key.probe, moment);
+        Ok(())
+    }
+
     pub(super) fn add_own(&mut self, key: &RowKey, record: OwnRecord) -> Taken {
         if !key.is_noise_floor() {
             self.own.entry((key.repeat, key.probe.clone(), record.cpu)).or_default().push(record);
@@ -253,6 +265,7 @@ impl CellData {
         let spike = info.plan.limit.unwrap_or(SPIKE);
         let mut repeats = finish_repeats(self.repeats, self.own, begun, &throttled, spike);
         for repeat in &mut repeats {
+            self.triggers.rate(repeat);
             repeat.ledger = ledgers.remove(&repeat.repeat).unwrap_or_default().finish();
         }
         CellResult {
@@ -347,6 +360,9 @@ impl CellData {
             probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), kept);
             number_events(&mut probe.spikes);
             probe.hours = self.hours.take(&probe.probe);
+            let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);
+            let measured_ns = spans.map(|(_, (start_ns, end_ns))| end_ns.saturating_sub(*start_ns)).sum();
+            probe.triggers = self.triggers.take(&probe.probe, measured_ns);
         }
         probes
     }

@@ -11,6 +11,7 @@ mod hours;
 mod memory;
 mod noise;
 mod shape;
+mod triggers;
 
 pub use memory::{MeasuredCell, Memory};
 
@@ -267,6 +268,8 @@ impl Collector<'_> {
         self.take(rows.causes, |cell, key, spike| cell.add_causes(key, spike, shapes));
         self.take(rows.tasks, |cell, key, row| cell.add_task(key, row.record));
         self.take(rows.audit, |cell, key, row| cell.add_audit(key, row.record));
+        self.take(rows.triggers, |cell, key, row| cell.add_trigger(key, &row.record));
+        self.take(rows.moments, |cell, key, moment| cell.add_moment(key, moment));
         self.take(rows.hwlat, |cell, key, row| cell.causes.add_hwlat(key, row, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.sources, |cell, key, row| cell.causes.add_source(key, row.record));

@@ -21,6 +21,7 @@ mod size;
 mod sources;
 mod spikes;
 mod tasks;
+mod triggers;
 
 pub(crate) use histograms::Apart;
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
@@ -41,7 +42,7 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::AuditRecord;
+use whylate_core::result::{AuditRecord, TriggerMoment, TriggerRecord};
 
 /// A row of a table.
 pub(crate) trait Table: Clone + Default + 'static {
@@ -202,6 +203,10 @@ tables! {
     tasks: RowKey, Spanned<TaskRecord>;
     /// What audits found.
     audit: RowKey, Spanned<AuditRecord>;
+    /// How often triggers came.
+    triggers: RowKey, Spanned<TriggerRecord>;
+    /// Triggers that were explained.
+    moments: RowKey, TriggerMoment;
     /// What graphics devices did.
     gpus: RowKey, GpuRecord;
     /// Samples of the hwlat tracer.
@@ -273,8 +278,10 @@ mod tests {
             let of_probes = documented(&text, "All tables except `rates` also have:");
             match table {
                 RateRecord::NAME => {}
-                // A device does not belong to a CPU.
-                GpuRecord::NAME => expected.extend(of_probes.into_iter().filter(|(name, _)| name != "cpu")),
+                // Devices and triggers do not belong to a CPU.
+                GpuRecord::NAME | "triggers" | "moments" => {
+                    expected.extend(of_probes.into_iter().filter(|(name, _)| name != "cpu"));
+                }
                 _ => expected.extend(of_probes),
             }
             expected.extend(documented(&text, &format!("### `{table}`:")));

@@ -2,7 +2,6 @@
 
 use super::Rows;
 use std::mem::size_of_val;
-use whylate_core::record::SpikeCauses;
 use whylate_core::result::Cause;
 
 /// Rows that take more are stored at once. Storing takes about twice this memory in addition for a moment.
@@ -18,8 +17,15 @@ impl Rows {
                 + self.interrupts.len()
                 + self.tasks.len()
                 + self.audit.len()
+                + self.triggers.len()
                 + self.gpus.len());
-        let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(spike)).sum();
+        let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(&spike.causes)).sum();
+        let moments: usize = self
+            .moments
+            .iter()
+            .flat_map(|(_, it)| &it.threads)
+            .map(|it| size_of_val(it) + causes_bytes(&it.causes))
+            .sum();
         size_of_val(&self.intervals[..])
             + 16 * buckets
             + size_of_val(&self.spikes[..])
@@ -34,16 +40,19 @@ impl Rows {
             + size_of_val(&self.rates[..])
             + size_of_val(&self.tasks[..])
             + size_of_val(&self.audit[..])
+            + size_of_val(&self.triggers[..])
+            + size_of_val(&self.moments[..])
+            + moments
             + size_of_val(&self.gpus[..])
             + size_of_val(&self.hwlat[..])
     }
 }
 
-fn causes_bytes(spike: &SpikeCauses) -> usize {
+fn causes_bytes(causes: &[Cause]) -> usize {
     let text = |text: &String| size_of_val(text) + text.len();
     let texts = |cause: &Cause| -> usize {
         let names = cause.actor.iter().chain(&cause.function);
         names.chain(&cause.callers).chain(&cause.evidence).map(text).sum()
     };
-    size_of_val(&spike.causes[..]) + spike.causes.iter().map(texts).sum::<usize>()
+    size_of_val(causes) + causes.iter().map(texts).sum::<usize>()
 }

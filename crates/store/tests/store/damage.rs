@@ -23,6 +23,8 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "counters" => rows.counters.clear(),
         "tasks" => rows.tasks.clear(),
         "audit" => rows.audit.clear(),
+        "triggers" => rows.triggers.clear(),
+        "moments" => rows.moments.clear(),
         "gpus" => rows.gpus.clear(),
         "hwlat" => rows.hwlat.clear(),
         other => panic!("no table {other}"),

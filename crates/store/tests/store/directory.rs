@@ -40,6 +40,8 @@ fn runs_of_earlier_versions_are_read() {
     expected.hwlat.clear();
     expected.tasks.clear();
     expected.audit.clear();
+    expected.triggers.clear();
+    expected.moments.clear();
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
     assert!(matches!(&warnings[..], [one] if says("not-sealed-earlier-version", one)), "{warnings:?}");

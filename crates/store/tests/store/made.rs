@@ -9,7 +9,9 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::{AuditKind, AuditRecord, Cause, CauseKind, HwlatSample};
+use whylate_core::result::{
+    AuditKind, AuditRecord, Cause, CauseKind, HwlatSample, TriggerMoment, TriggerRecord, TriggerThread,
+};
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
     Execution, ExecutionState, RateKey, Reader, RowKey, Rows, RunDirectory, RunInfo, Sink as _, Span, Spanned,
@@ -195,6 +197,30 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         };
         (key(cell, repeat, 1, "task/audio"), Spanned { span, record })
     };
+    let trigger = |count| {
+        let record = TriggerRecord { trigger: "output:Late".to_owned(), count, shared: 1, unexplained: 0 };
+        (key(cell, repeat, 1, "task"), Spanned { span, record })
+    };
+    let moment = |at_ns, threads: &[&str]| {
+        let thread = |name: &&str| TriggerThread {
+            thread: (*name).to_owned(),
+            due_ns: at_ns - 5,
+            response_ns: 9,
+            typical_ns: (*name == "audio").then_some(3),
+            late: *name == "audio",
+            causes: vec![Cause::unattributed()],
+            ..TriggerThread::default()
+        };
+        let moment = TriggerMoment {
+            at_ns,
+            trigger: "output:Late".to_owned(),
+            text: Some("Late by 4 ms".to_owned()),
+            others: threads.iter().map(|_| "file:/var/log/a b:Late".to_owned()).collect(),
+            count: 2,
+            threads: threads.iter().map(thread).collect(),
+        };
+        (key(cell, repeat, 1, "task"), moment)
+    };
     let hwlat = |inner_ns, nmi| {
         let sample = HwlatSample {
             inner_ns,
@@ -217,6 +243,8 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         gpus: vec![gpu("busy_percent/gfx", 25.5), gpu("memory_bytes", 4096.0)],
         tasks: vec![watched(None), watched(Some("poll"))],
         audit: vec![audited("write", None), audited("openat", Some("log_line <- update"))],
+        triggers: vec![trigger(3), trigger(0)],
+        moments: vec![moment(second * SECOND, &["audio", "logger"]), moment(second * SECOND + 1, &[])],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
@@ -266,7 +294,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 14] = [
+pub(crate) const TABLES: [&str; 16] = [
     "histograms",
     "intervals",
     "spikes",
@@ -279,6 +307,8 @@ pub(crate) const TABLES: [&str; 14] = [
     "counters",
     "tasks",
     "audit",
+    "triggers",
+    "moments",
     "gpus",
     "hwlat",
 ];
@@ -325,6 +355,13 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     }
     for (key, row) in &rows.audit {
         directory.rows().add_audit(key, row.span, [row.record.clone()]);
+    }
+    for (key, row) in &rows.triggers {
+        directory.rows().add_triggers(key, row.span, [row.record.clone()], []);
+    }
+    for (key, moment) in &rows.moments {
+        let span = Span { start_ns: 0, end_ns: 0 };
+        directory.rows().add_triggers(key, span, [], [moment.clone()]);
     }
     for (key, row) in &rows.gpus {
         directory.rows().add_gpus(key, [row.clone()]);

@@ -234,6 +234,24 @@ impl Rhythms {
         }
     }
 
+    /// The same for a watch that goes on, with activations that have ended and were not handed on.
+    pub(super) fn in_progress(
+        &mut self,
+        thread: u32,
+        part: Option<Activation>,
+        at_ns: u64,
+    ) -> Vec<Activation> {
+        let Some(rhythm) = self.threads.get(&thread) else { return part.into_iter().collect() };
+        let (mut found, open) = (rhythm.held.clone(), rhythm.open.clone());
+        let is_over = |open: &Activation| part.as_ref().is_some_and(|part| !rhythm.is_inside(part, open));
+        found.extend(open.clone().filter(is_over));
+        found.extend(self.unended(thread, part, at_ns));
+        if let Some(rhythm) = self.threads.get_mut(&thread) {
+            rhythm.open = open;
+        }
+        found
+    }
+
     /// The doubts since the last call, by thread.
     pub(super) fn doubts(&mut self) -> Vec<(u32, Doubt)> {
         let mut all = std::mem::take(&mut self.gone);

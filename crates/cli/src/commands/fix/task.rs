@@ -17,8 +17,9 @@ const REPEAT: &str = "10s";
 pub(super) fn plan(name: &str, arguments: &FixArguments, host: &Host) -> Result<Plan> {
     let name = name.get(..NAME_BYTES).unwrap_or(name);
     let quoted = serde_json::to_string(name).context("the name of the task")?;
+    let triggers = serde_json::to_string(&arguments.trigger).context("the triggers")?;
     let text = format!(
-        "name = \"task\"\nduration = \"{REPEAT}\"\nnoise_floor = \"0s\"\n[[probe]]\nkind = \"task\"\nname = {quoted}\n"
+        "name = \"task\"\nduration = \"{REPEAT}\"\nnoise_floor = \"0s\"\n[[probe]]\nkind = \"task\"\nname = {quoted}\ntriggers = {triggers}\n"
     );
     let mut overrides = arguments.overrides.clone();
     if let Some(deadline) = arguments.deadline {
@@ -28,6 +29,10 @@ pub(super) fn plan(name: &str, arguments: &FixArguments, host: &Host) -> Result<
     let is_of_misses = arguments.goal.as_ref().is_some_and(|goal| goal.statistic == Statistic::SpikeRate);
     if is_of_misses && plan.limit.is_none() {
         bail!("--goal misses needs the deadline of `{name}`, for example --deadline 1ms");
+    }
+    let is_of_triggers = arguments.goal.as_ref().is_some_and(|goal| goal.statistic == Statistic::TriggerRate);
+    if is_of_triggers && arguments.trigger.is_empty() {
+        bail!("--goal triggers needs what says that `{name}` was late, for example --trigger 'journal:xrun'");
     }
     if arguments.overrides.iter().all(|it| !it.starts_with("target.cpus")) {
         plan.target.cpus = CpuSelector::List(cpus_of(name, host)?);

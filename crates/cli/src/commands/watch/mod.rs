@@ -21,7 +21,7 @@ use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TaskPlan, TracePla
 use whylate_core::result::Cause;
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
-use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, prepare};
+use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, TriggerLine, prepare};
 use whylate_store::{Keeping, RunInfo};
 
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
@@ -130,6 +130,8 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
         "deadline" => "--deadline: ",
         "begin" => "--begin: ",
         "end" => "--end: ",
+        "triggers" => "--trigger: ",
+        "last" => "--last: ",
         _ => "",
     };
     anyhow!("{flag}{}", error.message)
@@ -160,6 +162,9 @@ pub(super) struct StatusLine<'t> {
     elapsed_ns: u64,
     /// The watched threads.
     tasks: &'t [TaskLine],
+    /// The triggers so far; absent without --trigger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    triggers: Option<&'t TriggerLine>,
 }
 
 /// The newest figures of the watched threads.
@@ -180,6 +185,7 @@ struct WatchScreen {
     begun: std::time::Instant,
     /// Monitoring threads read it.
     tasks: SharedTasks,
+    triggers: Option<TriggerLine>,
 }
 
 impl WatchScreen {
@@ -205,6 +211,7 @@ impl WatchScreen {
             asked_to_stop,
             begun: std::time::Instant::now(),
             tasks,
+            triggers: None,
         })
     }
 
@@ -239,15 +246,20 @@ impl Audience for WatchScreen {
     fn tasks(&mut self, tasks: &[TaskLine]) {
         *lock(&self.tasks) = tasks.to_vec();
         let elapsed = Nanos(self.begun.elapsed().as_nanos() as u64);
+        let triggers = self.triggers.as_ref();
         if self.has_lines {
-            let line = StatusLine { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks };
+            let line = StatusLine { format: "whylate.watch/1", elapsed_ns: elapsed.0, tasks, triggers };
             // A reader that is gone is noticed when the result is printed.
             let _ = output::print_json_line(&line);
         }
         if let Some(live) = &self.live {
-            live.update(|view| view.show(tasks, elapsed));
+            live.update(|view| view.show(tasks, triggers.cloned(), elapsed));
         }
-        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks), None);
+        self.meter.advance(progress::fraction(elapsed, self.duration), &summary(tasks, triggers), None);
+    }
+
+    fn triggers(&mut self, triggers: &TriggerLine) {
+        self.triggers = Some(triggers.clone());
     }
 
     fn lost(&mut self, warning: &Warning) {
@@ -256,7 +268,7 @@ impl Audience for WatchScreen {
 }
 
 /// The worst activation with its cause, and the number of activations, in one line: a narrow terminal shows its start.
-fn summary(tasks: &[TaskLine]) -> String {
+fn summary(tasks: &[TaskLine], triggers: Option<&TriggerLine>) -> String {
     let activations: u64 = tasks.iter().map(|task| task.activations).sum();
     let missed: u64 = tasks.iter().map(|task| task.missed).sum();
     let worst =
@@ -267,7 +279,14 @@ fn summary(tasks: &[TaskLine]) -> String {
     });
     let late = (missed > 0).then(|| format!("{} late", count(missed)));
     let all = format!("{} activations of {} threads", count(activations), tasks.len());
-    worst.into_iter().chain(late).chain([all]).collect::<Vec<_>>().join(", ")
+    triggers.map(described).into_iter().chain(worst).chain(late).chain([all]).collect::<Vec<_>>().join(", ")
+}
+
+/// How often triggers came, and why the last one did.
+fn described(triggers: &TriggerLine) -> String {
+    let last = triggers.last.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default();
+    let word = if triggers.count == 1 { "trigger" } else { "triggers" };
+    format!("{} {word}{last}", count(triggers.count))
 }
 
 /// A cause with its share of the time and its confidence.
@@ -291,7 +310,11 @@ mod tests {
             let worst = Some((max_ns, vec![thief, Cause::new(CauseKind::OwnWork)]));
             TaskLine { name: name.to_owned(), activations: 1_000, missed: 3, worst, ..TaskLine::default() }
         };
-        let text = summary(&[line("quiet", 20_000), line("control", 4_100_000)]);
+        let tasks = [line("quiet", 20_000), line("control", 4_100_000)];
+        let triggers = TriggerLine { count: 14, last: Some("output:Late: control took 4.10 ms".to_owned()) };
+        let text = summary(&tasks, Some(&triggers));
+        assert!(text.starts_with("14 triggers (last: output:Late: control took 4.10 ms), worst"), "{text}");
+        let text = summary(&tasks, None);
         assert!(says("threads-activations-late", &text), "{text}");
         assert!(says("worst-ms-control-thief", &text), "{text}");
     }

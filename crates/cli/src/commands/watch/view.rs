@@ -12,7 +12,7 @@ use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
-use whylate_runner::{TaskLine, TaskSpike};
+use whylate_runner::{TaskLine, TaskSpike, TriggerLine};
 
 const HELP: [&str; 18] = [
     "up, down, j, k   chooses a thread",
@@ -96,6 +96,7 @@ enum Page {
 pub(super) struct WatchView {
     tasks: Vec<TaskLine>,
     elapsed: Nanos,
+    triggers: Option<TriggerLine>,
     warning: Option<String>,
     /// The series of the chosen thread, because rows change their place.
     chosen: Option<String>,
@@ -109,6 +110,7 @@ impl WatchView {
         Self {
             tasks: Vec::new(),
             elapsed: Nanos(0),
+            triggers: None,
             warning: None,
             chosen: None,
             first: 0,
@@ -117,8 +119,8 @@ impl WatchView {
         }
     }
 
-    pub(super) fn show(&mut self, tasks: &[TaskLine], elapsed: Nanos) {
-        (self.tasks, self.elapsed) = (tasks.to_vec(), elapsed);
+    pub(super) fn show(&mut self, tasks: &[TaskLine], triggers: Option<TriggerLine>, elapsed: Nanos) {
+        (self.tasks, self.triggers, self.elapsed) = (tasks.to_vec(), triggers, elapsed);
         self.sort();
     }
 
@@ -154,12 +156,13 @@ impl WatchView {
         }
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
         format!(
-            "whylate watch: {} {}, {} activations in {}, by {}",
+            "whylate watch: {} {}, {} activations in {}, by {}{}",
             self.tasks.len(),
             if self.tasks.len() == 1 { "thread" } else { "threads" },
             count(activations),
             nanoseconds(self.elapsed.0),
-            self.order.name()
+            self.order.name(),
+            self.triggers.as_ref().map(|it| format!("; {}", super::described(it))).unwrap_or_default()
         )
     }
 

@@ -1,17 +1,21 @@
 //! The probes of a plan: one file for each, with its keys, their defaults and checks, and what its samples are.
 
 mod access;
+mod condition;
 mod dispatch;
 mod facts;
 mod histograms;
 mod mark;
+mod preset;
 mod roundtrip;
 mod stall;
 mod task;
 mod timer;
 mod tracer;
+mod trigger;
 
 pub use access::{AGAIN as ACCESS_AGAIN, AccessPlan, FIRST as ACCESS_FIRST};
+pub use condition::{Comparison, Condition, Operand};
 pub use dispatch::{DispatchPlan, DispatchSource};
 pub use facts::{Judged, MeasuringTask, ProbeFacts, Samples};
 pub use histograms::HistogramsPlan;
@@ -21,6 +25,7 @@ pub use stall::{StallPlan, Threshold};
 pub use task::{Per, TaskPlan};
 pub use timer::{TimerMethod, TimerPlan};
 pub use tracer::{Tracer, TracerPlan};
+pub use trigger::Trigger;
 
 use super::kinds::{KeyError, kinds};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};

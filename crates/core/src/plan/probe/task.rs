@@ -1,6 +1,6 @@
 //! The task probe: the user's own threads, watched and not changed.
 
-use super::{Mark, MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples};
+use super::{Mark, MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples, Trigger};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
 use crate::units::Nanos;
@@ -49,6 +49,13 @@ pub struct TaskPlan {
     /// Findings of the audit that are allowed: names of system calls (`write`) or of findings (`relative-sleep`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
+    /// What says that the application was late: `output:REGEX`, `file:PATH:REGEX`, `journal:REGEX`, `kernel:REGEX`,
+    /// `counter:PATH`, `signal:USR1`, `socket`, `marker:TEXT`, `FILE:FUNCTION` or `usdt:FILE:PROVIDER:NAME` (both with
+    /// `:arg1>1000`, `:return<0` or `:took>1ms`), `xrun`, or `preset:NAME`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<String>,
+    /// The time before a trigger in which every thread's longest activation is explained (default `50ms`).
+    pub last: Option<Nanos>,
 }
 
 /// What an activation of a watched thread is.
@@ -134,6 +141,19 @@ impl TaskPlan {
         }
     }
 
+    /// The triggers, each with its place in `triggers`.
+    ///
+    /// # Errors
+    /// When one of them is not a trigger, or needs a key that is not given.
+    pub fn triggers(&self) -> Result<Vec<(usize, Trigger)>, KeyError> {
+        Trigger::parse_all(&self.triggers, self.last, !self.command.is_empty())
+    }
+
+    /// The time before a trigger that is explained.
+    pub fn last(&self) -> Nanos {
+        self.last.unwrap_or(Trigger::LAST)
+    }
+
     /// The lowest and the highest priority; `None` if the text is not a range.
     pub fn priority_range(&self) -> Option<(i32, i32)> {
         let text = self.priorities.as_deref()?;
@@ -178,6 +198,7 @@ impl ProbeWords for TaskPlan {
             return Err(KeyError::new("name", "is empty; `ps -eLo comm` lists the names of threads"));
         }
         self.marks()?;
+        self.triggers()?;
         if !self.allow.is_empty() && !self.audit {
             return Err(KeyError::new("allow", "needs `audit = true`: it allows findings of the audit"));
         }

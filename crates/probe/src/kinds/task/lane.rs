@@ -15,6 +15,8 @@ use whylate_stats::{Histogram, Largest};
 const THIEVES_MAX: usize = 256;
 /// Every wake-up takes this long: shorter waits for a CPU are not counted as stolen.
 const THEFT_MIN_NS: u64 = 10_000;
+/// Fewer responses have no typical length.
+const TYPICAL_LEAST: u64 = 5;
 /// The columns of the strip of a thread.
 const STRIP: usize = 10;
 /// This many thieves of one thread have totals of their own.
@@ -95,6 +97,11 @@ impl Lane {
     /// Whether it takes threads of that name; the lane of all others takes every name.
     pub(super) fn is_of(&self, command: &str) -> bool {
         self.name == OTHERS || self.name.split('#').next() == Some(command)
+    }
+
+    /// The median of its responses.
+    pub(super) fn typical_ns(&self) -> Option<u64> {
+        self.response.1.quantile(0.5).filter(|_| self.response.1.count() >= TYPICAL_LEAST)
     }
 
     pub(super) fn take_over(&mut self, thread: u32) {

@@ -147,6 +147,21 @@ impl Lanes {
         Counted { number: self.activations.saturating_sub(1), lane: self.last_lane }
     }
 
+    /// The name of an activation's thread, and the median of its responses if it had some.
+    pub(super) fn typical(
+        &mut self,
+        activation: &Activation,
+        threads: &BTreeMap<u32, Watched>,
+    ) -> (String, Option<u64>) {
+        let lane = self.lane(&Seen::of(activation), threads);
+        let lane = &self.lanes[lane];
+        match lane.name == OTHERS {
+            // Their median is that of many threads.
+            true => (plain(&activation.thread.command), None),
+            false => (lane.name.clone(), lane.typical_ns()),
+        }
+    }
+
     /// Keeps one of the worst activations, or its wake-up, with its causes.
     pub(super) fn explain(
         &mut self,

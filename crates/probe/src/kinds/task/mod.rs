@@ -13,6 +13,7 @@ mod source;
 mod spike;
 #[cfg(test)]
 mod tests;
+mod triggers;
 
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
@@ -21,6 +22,8 @@ use lanes::{Counted, Lanes, Of};
 use source::Source;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+use triggers::Triggers;
+pub use triggers::send_trigger;
 use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
@@ -128,6 +131,7 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
 /// [`ProbeError::Failed`] says what is not there, and how to find its name.
 pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     target(plan, host)?;
+    triggers::check(plan)?;
     for mark in marks(plan)?.iter().flatten() {
         place_of(mark).map_err(ProbeError::Failed)?;
     }
@@ -159,15 +163,17 @@ pub fn try_to_watch(
     cpus: &CpuSet,
     facts: &Facts,
 ) -> Result<(), ProbeError> {
-    Source::start(
+    let mut triggers = Triggers::try_to_start(plan)?;
+    let mut source = Source::start(
         host,
         cpus,
         &target(plan, host)?,
         facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
-    )
-    .map(drop)
+        triggers::keep_ns(plan),
+    )?;
+    triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))
 }
 
 /// Watches until the duration is over, the observer ends it, or the process has ended.
@@ -184,6 +190,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         &facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
+        triggers::keep_ns(plan),
     )?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
@@ -195,9 +202,13 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         not_explained: 0,
         unended: 0,
         clock_jumps: 0,
+        triggers: Triggers::start(plan)?,
     };
     watching.watch.keep_stacks(STACK_MIN_NS);
     watching.watch.divide_above(watching.divided_above_ns());
+    if let Some(triggers) = &mut watching.triggers {
+        triggers.wait_in_kernel(plan, &mut watching.watch)?;
+    }
     if plan.audit {
         watching.watch.audit()?;
     }
@@ -208,10 +219,11 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let stopped = loop {
         std::thread::sleep(LOOK_EVERY);
         watching.look(observer)?;
+        watching.look_at_triggers(false)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
-            observer.tasks(&watching.lanes.lines());
+            watching.tell(observer);
         }
         let now_ns = clock::now().0;
         let stopped = observer.should_stop();
@@ -226,6 +238,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             // The last activations have settled by then.
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
+            watching.look_at_triggers(true)?;
             watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
@@ -235,6 +248,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             watching.lanes.cut(&watching.watch.cuts(), watching.watch.threads());
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
+            batch.triggers = watching.triggers.as_mut().map(Triggers::take).unwrap_or_default();
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
@@ -242,7 +256,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             break stopped;
         }
     };
-    observer.tasks(&watching.lanes.lines());
+    watching.tell(observer);
     let mut warnings = watching.warnings();
     if let Some(failure) = started.as_mut().and_then(Started::failure) {
         let text = format!("`{}` ended with {failure}", plan.command.join(" "));
@@ -261,6 +275,7 @@ struct Watching {
     /// Activations that are counted and had not ended.
     unended: u64,
     clock_jumps: u64,
+    triggers: Option<Triggers>,
 }
 
 impl Watching {
@@ -271,13 +286,33 @@ impl Watching {
     /// Starts a program whose threads are watched from the first moment on.
     fn start_command(&mut self, command: &[String]) -> Result<Option<Started>, ProbeError> {
         let [program, arguments @ ..] = command else { return Ok(None) };
-        self.watch.follow_children(true)?;
+        let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
         let mut command = Command::new(program);
         process::end_with_this_thread(command.args(arguments));
+        // The threads that read the output are not watched.
+        if let Some(triggers) = &mut self.triggers {
+            triggers.read_output(&mut command).map_err(cannot)?;
+        }
+        self.watch.follow_children(true)?;
         let started = command.spawn();
         self.watch.follow_children(false)?;
-        let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
         Ok(Some(Started(started.map_err(cannot)?)))
+    }
+
+    /// Counts the triggers that came, and explains those whose activations have ended; all of them if the watch `is_over`.
+    fn look_at_triggers(&mut self, is_over: bool) -> Result<(), ProbeError> {
+        let Some(triggers) = &mut self.triggers else { return Ok(()) };
+        if is_over {
+            triggers.wait_for_output();
+        }
+        triggers.look(&mut self.watch, &mut self.lanes, is_over)
+    }
+
+    fn tell(&mut self, observer: &mut dyn Observer) {
+        if let Some(triggers) = &self.triggers {
+            observer.triggers(triggers.line());
+        }
+        observer.tasks(&self.lanes.lines());
     }
 
     /// Counts the activations that have not ended, if they are longer than all that did, or too long.
@@ -302,6 +337,9 @@ impl Watching {
         for activation in ended {
             let worst = self.lanes.add(&activation, self.watch.threads());
             let counted = self.lanes.last();
+            if let Some(triggers) = &mut self.triggers {
+                triggers.keep(&activation);
+            }
             for of in worst {
                 let part = if of == Of::Wakeup { activation.until_running() } else { activation.clone() };
                 wanted.push((of, counted, part));
@@ -354,12 +392,16 @@ impl Watching {
     fn warnings(&mut self) -> Vec<Warning> {
         let mut warnings: Vec<Warning> =
             self.lanes.timer_slack().into_iter().chain(self.lanes.in_doubt()).collect();
-        if let Some(missing) = self.watch.missing() {
-            warnings.push(Warning::new(WarningCode::CausesIncomplete, format!("watched tasks: {missing}")));
+        let stopped = self.triggers.as_ref().map(Triggers::failures).unwrap_or_default();
+        let missing: Vec<String> = self.watch.missing().into_iter().chain(stopped).collect();
+        if !missing.is_empty() {
+            let text = format!("watched tasks: {}", missing.join("; "));
+            warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
         }
         let losses = self.watch.losses();
         let missed =
             ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));
+        let [dropped, unexplained] = self.triggers.as_ref().map(Triggers::losses).unwrap_or_default();
         let lost = lost(&[
             (losses.records, ["record was lost", "records were lost"]),
             (
@@ -390,6 +432,20 @@ impl Watching {
                 [
                     "text for trace_marker could not be read, and may have been a mark",
                     "texts for trace_marker could not be read, and may have been marks",
+                ],
+            ),
+            (
+                dropped,
+                [
+                    "activation was dropped before a trigger could need it (too many)",
+                    "activations were dropped before a trigger could need them (too many)",
+                ],
+            ),
+            (
+                unexplained,
+                [
+                    "trigger is not explained: in a storm only the first of each second is",
+                    "triggers are not explained: in a storm only the first of each second is",
                 ],
             ),
             (losses.unaudited, ["audited system call found no room", "audited system calls found no room"]),

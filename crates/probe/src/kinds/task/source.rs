@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{
-    Activation, Activations, Cut, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Watched,
+    Activation, Activations, Cut, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Triggered, Watched,
 };
-use whylate_core::plan::{Mark, Per};
+use whylate_core::plan::{Mark, Per, Trigger};
 use whylate_core::result::AuditRecord;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
@@ -38,13 +38,14 @@ impl Source {
         facts: &Facts,
         marks: Option<&[Mark; 2]>,
         per: Per,
+        keep_ns: u64,
     ) -> Result<Self, ProbeError> {
         let by = match per {
             Per::Rhythm => Activations::ByRhythm,
             Per::Wakeup => Activations::PerWakeup,
             Per::Period(period) => Activations::PerPeriod(period.map(|period| period.0)),
         };
-        let refusal = match TaskWatch::start(host, cpus, target) {
+        let refusal = match TaskWatch::start_keeping(host, cpus, target, keep_ns) {
             Ok(mut watch) => {
                 if let Some(marks) = marks {
                     watch.mark(marks).map_err(|error| failed(&error))?;
@@ -106,6 +107,43 @@ impl Source {
         match self {
             Self::Kernel(watch, _) => watch.unended(),
             Self::Own(watch, ..) => watch.unended(),
+        }
+    }
+
+    /// Waits for a trigger of the kernel; returns the number of its rule.
+    pub(super) fn wait_for(&mut self, trigger: &Trigger) -> Result<u32, ProbeError> {
+        match self {
+            Self::Kernel(watch, _) => watch.wait_for(trigger).map_err(|error| {
+                let text = format!("the trigger cannot be waited for: {error}");
+                if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
+            }),
+            Self::Own(_, refusal, _) => Err(ProbeError::Unavailable(format!(
+                "triggers that are calls, texts for trace_marker and xruns need programs in the kernel: {refusal}"
+            ))),
+        }
+    }
+
+    /// The triggers of the kernel that came since the last call.
+    pub(super) fn triggered(&mut self) -> Vec<Triggered> {
+        match self {
+            Self::Kernel(watch, _) => watch.triggered(),
+            Self::Own(..) => Vec::new(),
+        }
+    }
+
+    /// How often a trigger of the kernel came in all.
+    pub(super) fn trigger_count(&mut self, rule: u32) -> u64 {
+        match self {
+            Self::Kernel(watch, _) => watch.trigger_count(rule),
+            Self::Own(..) => 0,
+        }
+    }
+
+    /// The activations in progress, and those that have ended and were not handed on: none without programs in the kernel.
+    pub(super) fn in_progress(&mut self) -> Vec<Activation> {
+        match self {
+            Self::Kernel(watch, _) => watch.in_progress(),
+            Self::Own(..) => Vec::new(),
         }
     }
 

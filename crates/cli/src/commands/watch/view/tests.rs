@@ -43,7 +43,7 @@ fn task(name: &str, max_ns: u64) -> TaskLine {
 
 fn shown(tasks: &[TaskLine]) -> WatchView {
     let mut view = WatchView::new();
-    view.show(tasks, Nanos::from_secs(3));
+    view.show(tasks, None, Nanos::from_secs(3));
     view
 }
 
@@ -74,7 +74,7 @@ fn the_chosen_thread_stays_chosen_and_can_be_scrolled_to() {
     assert!(narrow(&mut view).contains("t39"));
     let mut more = tasks;
     more.push(task("t40", 9_000_000));
-    view.show(&more, Nanos::from_secs(4));
+    view.show(&more, None, Nanos::from_secs(4));
     view.key(KeyCode::Enter);
     assert!(narrow(&mut view).contains("t39, explained last"));
 }

@@ -1,0 +1,216 @@
+//! Moments at which an application said that it was late, and which watched threads were.
+
+use super::{Cause, CauseKind};
+use crate::figure::nanoseconds;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How often a trigger came in an interval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerRecord {
+    /// The trigger, as given.
+    pub trigger: String,
+    /// How often it came.
+    pub count: u64,
+    /// Those that came so soon after another trigger that they share its explanation.
+    pub shared: u64,
+    /// Those that are not explained, because too many came.
+    pub unexplained: u64,
+}
+
+impl TriggerRecord {
+    /// Adds what a later interval says of the same trigger.
+    pub fn add(&mut self, later: &Self) {
+        self.count = self.count.saturating_add(later.count);
+        self.shared = self.shared.saturating_add(later.shared);
+        self.unexplained = self.unexplained.saturating_add(later.unexplained);
+    }
+}
+
+/// A trigger that is explained, with those that came so soon afterwards that they share the explanation.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerMoment {
+    /// When it came; for a line, when its first byte was read.
+    pub at_ns: u64,
+    /// The trigger, as given.
+    pub trigger: String,
+    /// The line that matched, or the text that came with it.
+    pub text: Option<String>,
+    /// The other triggers among those that share the explanation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+    /// How many share it, this one included.
+    pub count: u64,
+    /// Each thread's longest activation of that time, the largest compared with its median first.
+    pub threads: Vec<TriggerThread>,
+}
+
+/// A thread's longest activation in the time before a trigger.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerThread {
+    /// The thread's series.
+    pub thread: String,
+    /// When the activation began.
+    pub due_ns: u64,
+    /// Its response; of one that had not ended, the time until it was looked at.
+    pub response_ns: u64,
+    /// The median of the thread's responses until then; absent if it had too few.
+    pub typical_ns: Option<u64>,
+    /// Whether it was longer than 1.5 times the median.
+    pub late: bool,
+    /// Whether it had not ended.
+    pub unended: bool,
+    /// Records of its time that were lost.
+    #[serde(default)]
+    pub lost: u64,
+    /// Its causes, the largest share first.
+    pub causes: Vec<Cause>,
+}
+
+impl TriggerThread {
+    /// An activation that is longer than this many times the median is late.
+    pub const LATE: f64 = 1.5;
+
+    /// How many times its median it is.
+    pub fn ratio(&self) -> Option<f64> {
+        self.typical_ns.map(|typical_ns| self.response_ns as f64 / typical_ns.max(1) as f64)
+    }
+
+    /// `control took 4.10 ms instead of 1.00 ms: preempted by thief`.
+    pub fn sentence(&self) -> String {
+        let typical =
+            self.typical_ns.map(|ns| format!(" instead of {}", nanoseconds(ns))).unwrap_or_default();
+        let cause = self.causes.first().map(|cause| format!(": {}", cause.sentence())).unwrap_or_default();
+        let so_far = if self.unended { " and had not ended" } else { "" };
+        format!("{} took {}{typical}{so_far}{cause}", self.thread, nanoseconds(self.response_ns))
+    }
+}
+
+impl TriggerMoment {
+    /// `output:Late: control took 4.10 ms instead of 1.00 ms: preempted by thief`.
+    pub fn sentence(&self) -> String {
+        let why = self
+            .late_thread()
+            .map_or_else(|| "no watched thread was late".to_owned(), TriggerThread::sentence);
+        format!("{}: {why}", self.trigger)
+    }
+
+    /// The thread that was late, by its median; `None` if none was.
+    pub fn late_thread(&self) -> Option<&TriggerThread> {
+        self.threads.iter().find(|thread| thread.late)
+    }
+}
+
+/// All moments of one trigger.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerResult {
+    #[serde(flatten)]
+    pub record: TriggerRecord,
+    /// How often it came per hour of the watch.
+    pub per_hour: f64,
+    /// Why: who was late in how many of its explained moments, most first.
+    pub suspects: Vec<TriggerSuspect>,
+    /// The newest explained moments.
+    pub moments: Vec<TriggerMoment>,
+}
+
+/// Moments of a trigger that have the same cause.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TriggerSuspect {
+    /// The thread that was late; absent if no watched thread was.
+    pub thread: Option<String>,
+    /// The first cause of the longest of its activations; absent if it is not known.
+    pub cause: Option<Cause>,
+    /// How many moments.
+    pub moments: u64,
+    /// The longest response.
+    pub longest_ns: u64,
+}
+
+impl TriggerResult {
+    /// The moments that the result lists; `suspects` count all.
+    pub const MOMENTS_KEPT: usize = 100;
+
+    /// Counts why a moment came.
+    pub fn blame(&mut self, moment: &TriggerMoment) {
+        let late = moment.late_thread();
+        let first = late.and_then(|thread| thread.causes.first());
+        let thread = late.map(|it| it.thread.clone());
+        let is_same =
+            |it: &TriggerSuspect| it.thread == thread && identity(it.cause.as_ref()) == identity(first);
+        let nth = self.suspects.iter().position(is_same).unwrap_or_else(|| {
+            self.suspects.push(TriggerSuspect { thread, ..TriggerSuspect::default() });
+            self.suspects.len() - 1
+        });
+        let suspect = &mut self.suspects[nth];
+        suspect.moments += 1;
+        let response_ns = late.map_or(0, |it| it.response_ns);
+        if suspect.cause.is_none() || response_ns > suspect.longest_ns {
+            suspect.cause = first.cloned();
+        }
+        suspect.longest_ns = suspect.longest_ns.max(response_ns);
+    }
+}
+
+/// What tells causes apart.
+fn identity(cause: Option<&Cause>) -> Option<(CauseKind, Option<&str>)> {
+    cause.map(|cause| (cause.kind, cause.actor.as_deref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(actor: Option<&str>, response_ns: u64) -> TriggerMoment {
+        let cause = Cause { actor: actor.map(str::to_owned), ..Cause::new(CauseKind::Thread) };
+        let thread = |name: &str, late, causes| TriggerThread {
+            thread: name.to_owned(),
+            response_ns,
+            typical_ns: Some(1_000),
+            late,
+            causes,
+            ..TriggerThread::default()
+        };
+        let first = thread("control", actor.is_some(), vec![cause]);
+        TriggerMoment {
+            threads: vec![first, thread("logger", false, Vec::new())],
+            ..TriggerMoment::default()
+        }
+    }
+
+    #[test]
+    fn moments_are_counted_by_thread_and_first_cause() {
+        let mut result = TriggerResult::default();
+        let all = [(Some("thief"), 5_000), (Some("other"), 9_000), (None, 900), (Some("thief"), 7_000)];
+        all.into_iter().for_each(|(actor, response_ns)| result.blame(&moment(actor, response_ns)));
+        let found: Vec<_> = result
+            .suspects
+            .iter()
+            .map(|it| {
+                (
+                    it.thread.as_deref(),
+                    identity(it.cause.as_ref()).and_then(|it| it.1),
+                    it.moments,
+                    it.longest_ns,
+                )
+            })
+            .collect();
+        let control = Some("control");
+        assert_eq!(
+            found,
+            [(control, Some("thief"), 2, 7_000), (control, Some("other"), 1, 9_000), (None, None, 1, 0)]
+        );
+    }
+
+    #[test]
+    fn a_thread_that_was_late_has_its_cause_in_its_sentence() {
+        let text = moment(Some("thief"), 4_100_000).threads[0].sentence();
+        assert!(
+            text.starts_with("control took 4.10 ms instead of 1.00 us: ") && text.contains("thief"),
+            "{text}"
+        );
+    }
+}

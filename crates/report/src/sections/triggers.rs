@@ -1,0 +1,172 @@
+//! What said that an application was late, and why it was.
+
+use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
+use whylate_core::figure::{count, nanoseconds};
+use whylate_core::result::{
+    ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread,
+};
+
+/// The most moments of a trigger that the details list.
+const MOMENTS_MAX: usize = 20;
+
+pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
+    let many = run.cells.len() > 1;
+    let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
+    probes.flat_map(|(cell, probe)| section(probe, many.then_some(cell.name.as_str()))).collect()
+}
+
+fn section(probe: &ProbeResult, cell: Option<&str>) -> Vec<Section> {
+    if probe.triggers.is_empty() {
+        return Vec::new();
+    }
+    let columns = vec![
+        Column::text("trigger"),
+        Column::number("times"),
+        Column::number("per hour"),
+        Column::number("explained"),
+        Column::text("why").wraps(),
+    ];
+    let rows = probe.triggers.iter().flat_map(rows).collect();
+    let title = cell.map_or_else(|| "Triggers".to_owned(), |cell| format!("Triggers of {cell}"));
+    let meaning = "how often the application said that it was late, and which watched thread was late then";
+    let section = Section { id: "triggers", title, meaning, ..Section::default() };
+    let moments = probe.triggers.iter().flat_map(|it| it.moments.iter().rev().take(MOMENTS_MAX));
+    let moments = sentences(moments.map(described));
+    let moments = Section::new("moments", "Moments of triggers").depth(Depth::Detail).with(moments);
+    let section =
+        section.with(Table::new(columns, rows)).with_all(notes(&probe.triggers).into_iter().map(Block::note));
+    [section].into_iter().chain(moments.unless_empty()).collect()
+}
+
+/// A row for each reason; the first one has the trigger.
+fn rows(trigger: &TriggerResult) -> Vec<Row> {
+    let explained: u64 = trigger.suspects.iter().map(|it| it.moments).sum();
+    let row = |nth: usize, why: String| {
+        let figures = [
+            trigger.record.trigger.clone(),
+            count(trigger.record.count),
+            format!("{:.1}", trigger.per_hour),
+            count(explained),
+        ];
+        let figures =
+            figures.map(|figure| if nth == 0 { Cell::from(figure) } else { Cell::from(String::new()) });
+        Row::of::<Cell>(figures.into_iter().chain([Cell::from(why)]))
+    };
+    if trigger.suspects.is_empty() {
+        let why = if trigger.record.count == 0 { "did not come" } else { "not explained" };
+        return vec![row(0, why.to_owned())];
+    }
+    trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, explained))).collect()
+}
+
+/// `in 11 of 14, control was late, up to 4.10 ms: preempted by thief`.
+fn why(suspect: &TriggerSuspect, explained: u64) -> String {
+    let of = format!("in {} of {}", count(suspect.moments), count(explained));
+    let Some(thread) = &suspect.thread else { return format!("{of}, no watched thread was late") };
+    let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
+    format!("{of}, {thread} was late, up to {}{cause}", nanoseconds(suspect.longest_ns))
+}
+
+/// One moment with its threads.
+fn described(moment: &TriggerMoment) -> String {
+    let text = moment.text.as_ref().map(|text| format!(" \"{text}\"")).unwrap_or_default();
+    let more =
+        if moment.count > 1 { format!(", with {} more", count(moment.count - 1)) } else { String::new() };
+    let late: Vec<String> = moment.threads.iter().filter(|it| it.late).map(TriggerThread::sentence).collect();
+    let why = if late.is_empty() { "no watched thread was late".to_owned() } else { late.join("; ") };
+    format!("{}{text} at {}{more}: {why}.", moment.trigger, nanoseconds(moment.at_ns))
+}
+
+fn notes(all: &[TriggerResult]) -> Vec<String> {
+    let sum = |of: fn(&TriggerResult) -> u64| all.iter().map(of).sum::<u64>();
+    let (shared, unexplained) = (sum(|it| it.record.shared), sum(|it| it.record.unexplained));
+    let mut notes = Vec::new();
+    if shared > 0 {
+        notes.push(format!("{} came so soon after another that they share its explanation.", count(shared)));
+    }
+    if unexplained > 0 {
+        notes.push(format!(
+            "{} are not explained: in a storm only the first of each second is.",
+            count(unexplained)
+        ));
+    }
+    notes.push(format!(
+        "A thread was late if its longest response before the trigger exceeded {} times its median. A line comes later than its event, \
+         by the program's buffering.",
+        TriggerThread::LATE
+    ));
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::section::Page;
+    use crate::write::Style;
+    use whylate_core::result::{Cause, CauseKind, TriggerRecord};
+
+    fn text(triggers: Vec<TriggerResult>) -> String {
+        let probe = ProbeResult { probe: "task".to_owned(), triggers, ..ProbeResult::default() };
+        Page { sections: section(&probe, None), ..Default::default() }
+            .detailed(true)
+            .terminal(Style::default())
+    }
+
+    #[test]
+    fn a_trigger_has_its_number_its_rate_and_its_reasons() {
+        let cause = Cause { actor: Some("thief".to_owned()), ..Cause::new(CauseKind::Thread) };
+        let suspect = |thread: Option<&str>, moments| TriggerSuspect {
+            thread: thread.map(str::to_owned),
+            cause: thread.map(|_| cause.clone()),
+            moments,
+            longest_ns: 4_100_000,
+        };
+        let thread = TriggerThread {
+            thread: "control".to_owned(),
+            response_ns: 4_100_000,
+            typical_ns: Some(1_000_000),
+            late: true,
+            causes: vec![cause.clone()],
+            ..TriggerThread::default()
+        };
+        let moment = TriggerMoment {
+            at_ns: 5_000_000_000,
+            trigger: "output:Late".to_owned(),
+            text: Some("Late by 4 ms".to_owned()),
+            count: 2,
+            threads: vec![thread],
+            ..TriggerMoment::default()
+        };
+        let record = |trigger: &str, count, unexplained| {
+            let trigger = trigger.to_owned();
+            TriggerRecord { trigger, count, shared: count.min(1), unexplained }
+        };
+        let late = TriggerResult {
+            record: record("output:Late", 1_015, 1_000),
+            per_hour: 28.0,
+            suspects: vec![suspect(Some("control"), 11), suspect(None, 3)],
+            moments: vec![moment],
+        };
+        let text =
+            text(vec![late, TriggerResult { record: record("socket", 0, 0), ..TriggerResult::default() }]);
+        for expected in [
+            "output:Late",
+            "1,015",
+            "28.0",
+            "in 11 of 14, control was late, up to 4.10 ms: ",
+            "in 3 of 14, no watched thread was late",
+            "did not come",
+            "\"Late by 4 ms\"",
+            "with 1 more",
+            "1,000 are not explained",
+            "instead of 1.00 ms",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_watch_without_triggers_has_no_section() {
+        assert!(section(&ProbeResult::default(), None).is_empty());
+    }
+}
