@@ -86,7 +86,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
     assert!(list.contains("content-security-policy: default-src 'none'"), "{list}");
     assert!(server.get("/?q=plan%3Dnothing").1.contains("0 of 2 runs"));
     let (status, refused) = server.get("/?q=colour%3Dred");
-    assert!(status == 400 && refused.contains("there is no `colour`"), "{refused}");
+    assert!(status == 400 && refused.contains("no key `colour`"), "{refused}");
 
     let (status, page) = server.get("/runs/first");
     assert!(status == 200 && page.contains("<h1") && page.contains("All runs"), "{page}");
