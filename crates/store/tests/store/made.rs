@@ -201,10 +201,10 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         let record = TriggerRecord { trigger: "output:Late".to_owned(), count, shared: 1, unexplained: 0 };
         (key(cell, repeat, 1, "task"), Spanned { span, record })
     };
-    let moment = |at_ns, threads: &[&str]| {
+    let moment = |at_ns: u64, threads: &[&str]| {
         let thread = |name: &&str| TriggerThread {
             thread: (*name).to_owned(),
-            due_ns: at_ns - 5,
+            due_ns: at_ns.saturating_sub(5),
             response_ns: 9,
             typical_ns: (*name == "audio").then_some(3),
             late: *name == "audio",
