@@ -16,6 +16,8 @@ const HELPER_LAST: i32 = 155;
 const MAP_TYPE_LAST: u32 = 28;
 /// Helpers of later kernels that are called only where the kernel has them: `HELPER_EXISTS` in `bpf/kernel.h`.
 const ASKED_FOR: [i32; 2] = [158, 175];
+/// Programs that are loaded only for a trigger that is a call, which needs Linux 5.15, and the helper of that kernel.
+const LATER: [(&str, i32); 2] = [("trigger_enters", 174), ("trigger_leaves", 174)];
 
 /// Classes of instructions, and the other parts of their code.
 const CLASS: u8 = 0x07;
@@ -63,7 +65,8 @@ fn no_program_has_an_instruction_or_a_helper_that_linux_5_10_lacks() {
         let object = Object::parse(bytes).unwrap();
         for function in object.functions.values() {
             for (place, instruction) in function.instructions.iter().enumerate() {
-                let reason = newer(instruction);
+                let is_later = LATER.contains(&(function.name.as_str(), instruction.imm));
+                let reason = newer(instruction).filter(|_| !is_later);
                 assert_eq!(reason, None, "{name}: {} at {place}: {instruction:?}", function.name);
                 looked_at += 1;
             }

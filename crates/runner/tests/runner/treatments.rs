@@ -74,7 +74,7 @@ fn a_run_that_is_refused_leaves_no_directory() {
     assert!(!path.exists());
 }
 
-const CHANGED_BY_OTHERS: &str = "/sys/mock is `2` and not `1` any more";
+const CHANGED_BY_OTHERS: &str = "/sys/mock is now `2` instead of `1`";
 
 /// Steps of a run; at each, something fails or the process is gone: nothing may stay in force.
 fn at_every_step(fault: Fault) -> Vec<String> {
