@@ -162,10 +162,32 @@ ALWAYS_INLINE bool is_trace_marker(u32 number)
 	return name[0] == MARKER_NAME_BEGIN && name[1] == MARKER_NAME_END;
 }
 
-/* Whether a text begins like a mark: at which activations begin (0), or end (1). */
-ALWAYS_INLINE bool is_mark(u32 which, const u64 *text)
+/* A thread enters a system call: whether it is a watched one that writes into trace_marker. */
+ALWAYS_INLINE bool writes_text(u64 *ctx, struct written *written)
 {
-	struct mark_text *mark = bpf_map_lookup_elem(&mark_texts, &which);
+	u32 call = (u32)ctx[1];
+
+	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
+		return 0;
+	find_written((void *)ctx[0], call, written);
+	return is_trace_marker(written->file);
+}
+
+/* Reads the first bytes of a written text; 0 if its memory could be read. */
+ALWAYS_INLINE long read_text(const struct written *written, u64 text[MARK_BYTES / 8])
+{
+	u32 length = MARK_BYTES - 1;
+
+	if (written->length < length)
+		length = written->length;
+	/* The verifier has to see the bound where it is used. */
+	__asm__ volatile("" : "+r"(length));
+	return bpf_probe_read_user(text, length & (MARK_BYTES - 1), (void *)written->address);
+}
+
+/* Whether a text begins like this mark, if there is one. */
+ALWAYS_INLINE bool begins_like(const struct mark_text *mark, const u64 *text)
+{
 	u64 different = 0;
 
 	if (!mark || !mark->text[0])
@@ -175,17 +197,19 @@ ALWAYS_INLINE bool is_mark(u32 which, const u64 *text)
 	return !different;
 }
 
+/* Whether a text begins like the mark at which activations begin (0), or end (1). */
+ALWAYS_INLINE bool is_mark(u32 which, const u64 *text)
+{
+	return begins_like(bpf_map_lookup_elem(&mark_texts, &which), text);
+}
+
 /* A watched thread writes into trace_marker. */
 ALWAYS_INLINE void note_written(const struct written *written)
 {
-	u32 zero = 0, length = MARK_BYTES - 1;
+	u32 zero = 0;
 	u64 text[MARK_BYTES / 8] = {};
 
-	if (written->length < length)
-		length = written->length;
-	/* The verifier has to see the bound where it is used. */
-	__asm__ volatile("" : "+r"(length));
-	if (bpf_probe_read_user(text, length & (MARK_BYTES - 1), (void *)written->address)) {
+	if (read_text(written, text)) {
 		struct task_losses *losses = bpf_map_lookup_elem(&task_losses, &zero);
 
 		if (losses)

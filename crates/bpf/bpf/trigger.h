@@ -146,25 +146,14 @@ ALWAYS_INLINE void leave_trigger(void *ctx)
 /* A watched thread writes into trace_marker. */
 NEVER_INLINE int note_texts(const struct written *written)
 {
-	u32 length = MARK_BYTES - 1;
 	u64 text[MARK_BYTES / 8] = {};
 
-	if (written->length < length)
-		length = written->length;
-	/* The verifier has to see the bound where it is used. */
-	__asm__ volatile("" : "+r"(length));
-	if (bpf_probe_read_user(text, length & (MARK_BYTES - 1), (void *)written->address))
+	if (read_text(written, text))
 		return 0;
 	for (u32 nth = 0; nth < TRIGGERS; nth++) {
 		u32 place = nth;
-		struct mark_text *mark = bpf_map_lookup_elem(&trigger_texts, &place);
-		u64 different = 0;
 
-		if (!mark || !mark->text[0])
-			continue;
-		for (int i = 0; i < MARK_BYTES / 8; i++)
-			different |= (text[i] ^ mark->text[i]) & mark->mask[i];
-		if (!different)
+		if (begins_like(bpf_map_lookup_elem(&trigger_texts, &place), text))
 			note_trigger(nth);
 	}
 	return 0;

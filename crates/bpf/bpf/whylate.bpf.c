@@ -1133,13 +1133,9 @@ int mark_end(void *ctx)
 SECTION("tp_btf/sys_enter")
 int mark_written(u64 *ctx)
 {
-	u32 call = (u32)ctx[1];
 	struct written written = {};
 
-	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
-		return 0;
-	find_written((void *)ctx[0], call, &written);
-	if (is_trace_marker(written.file))
+	if (writes_text(ctx, &written))
 		note_written(&written);
 	return 0;
 }
@@ -1148,13 +1144,9 @@ int mark_written(u64 *ctx)
 SECTION("tp_btf/sys_enter")
 int trigger_written(u64 *ctx)
 {
-	u32 call = (u32)ctx[1];
 	struct written written = {};
 
-	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
-		return 0;
-	find_written((void *)ctx[0], call, &written);
-	if (is_trace_marker(written.file))
+	if (writes_text(ctx, &written))
 		note_texts(&written);
 	return 0;
 }

@@ -16,7 +16,7 @@ const HELPER_LAST: i32 = 155;
 const MAP_TYPE_LAST: u32 = 28;
 /// Helpers of later kernels that are called only where the kernel has them: `HELPER_EXISTS` in `bpf/kernel.h`.
 const ASKED_FOR: [i32; 2] = [158, 175];
-/// Programs that are loaded only for a trigger that is a call, which needs Linux 5.15, and the helper of that kernel.
+/// Only a trigger on a call loads these programs. It needs Linux 5.15, which has this helper.
 const LATER: [(&str, i32); 2] = [("trigger_enters", 174), ("trigger_leaves", 174)];
 
 /// Classes of instructions, and the other parts of their code.

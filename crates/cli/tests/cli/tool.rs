@@ -5,12 +5,13 @@ use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGQUIT};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use whylate_host::environment::ignores_signal;
+use whylate_testing::{Need, skip};
 
 /// The binary under test.
 pub(crate) const WHYLATE: &str = env!("CARGO_BIN_EXE_whylate");
@@ -151,6 +152,18 @@ pub(crate) fn folder() -> TempDir {
 }
 
 /// Text of a path of ours.
+/// A program of `tests/victims`, built in this folder with these flags; `None` without a compiler.
+pub(crate) fn victim(folder: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/victims/{name}.c"));
+    let path = folder.join(name);
+    let compiled = Command::new("cc").args(flags).arg("-o").arg(&path).arg(source).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        skip(Need::Program("a C compiler"), "the program that is watched is in C");
+        return None;
+    }
+    Some(path)
+}
+
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().expect("temporary folders have plain names")
 }

@@ -1,23 +1,14 @@
 //! `whylate watch --audit` finds what a real-time thread should not do (`tests/victims/habits.c`).
 
-use crate::tool::{alone, command, folder, start, wait};
+use crate::tool::{alone, command, folder, start, victim, wait};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 use whylate_testing::{Need, skip};
 
 /// Watches the program with these arguments; the exit code and the findings of its real-time thread. `None` where that is not
 /// possible here.
 fn audit(flags: &[&str], is_good: bool) -> Option<(i32, Vec<Value>)> {
     let folder = folder();
-    let path = folder.path().join("habits");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/habits.c");
-    let options = ["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    let compiled = Command::new("cc").args(options).arg(&path).arg(source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        skip(Need::Program("a C compiler"), "the program that is watched is in C");
-        return None;
-    }
+    let path = victim(folder.path(), "habits", &["-O1", "-fno-omit-frame-pointer", "-pthread"])?;
     let (output, log) = (folder.path().join("run"), folder.path().join("log"));
     let words = ["watch", "-q", "--json", "--audit", "-o", output.to_str().unwrap()];
     let program = ["--", path.to_str().unwrap(), log.to_str().unwrap(), "1000"];

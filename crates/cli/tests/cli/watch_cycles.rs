@@ -3,12 +3,11 @@
 //!
 //! `WHYLATE_PROGRAMS=500 cargo test -p whylate --test cli random_programs` tries that number.
 
-use crate::tool::{PATIENCE, alone, command, folder, signal, start, until, wait};
+use crate::tool::{PATIENCE, alone, command, folder, signal, start, until, victim, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use whylate_testing::{Need, skip};
 
@@ -42,25 +41,11 @@ impl Log {
     }
 }
 
-fn program(folder: &Path) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/cycle.c");
-    let path = folder.join("cycle");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-pthread", "-o"]).arg(&path).arg(source);
-    match compiler.status() {
-        Ok(status) if status.success() => Some(path),
-        _ => {
-            skip(Need::Program("a C compiler"), "the programs that are watched are in C");
-            None
-        }
-    }
-}
-
 /// Watches programs, each with these words; returns the result and their logs. `None` if tasks cannot be watched
 /// here.
 fn watched(programs: &[Vec<String>], flags: &[&str]) -> Option<(Option<i32>, Value, Vec<Log>)> {
     let folder = folder();
-    let path = program(folder.path())?;
+    let path = victim(folder.path(), "cycle", &["-O1", "-pthread"])?;
     let output = folder.path().join("run");
     let words = ["watch", "--json", "--task", "victim", "--deadline", "2ms", "-o", output.to_str().unwrap()];
     let out = folder.path().join("out");

@@ -1,21 +1,13 @@
 //! `whylate watch` names the function of a program that took long (`tests/victims/step.c`).
 
-use crate::tool::{alone, command, folder, start, wait};
+use crate::tool::{alone, command, folder, start, victim, wait};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 use whylate_testing::{Need, skip};
 
 /// The own work of the late activations of the program, built with these flags; `None` where that cannot be watched here.
 fn late_own_work(flags: &[&str]) -> Option<Vec<Value>> {
     let folder = folder();
-    let path = folder.path().join("step");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/step.c");
-    let compiled = Command::new("cc").args(flags).arg("-o").arg(&path).arg(source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        skip(Need::Program("a C compiler"), "the program that is watched is in C");
-        return None;
-    }
+    let path = victim(folder.path(), "step", flags)?;
     let output = folder.path().join("run");
     let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap(), "--"];
     let mut child = command(&[&words[..], &[path.to_str().unwrap(), "400"]].concat());

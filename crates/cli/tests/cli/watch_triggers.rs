@@ -1,27 +1,18 @@
 //! `whylate watch --trigger` explains what led to a line of the program (`tests/victims/late.c`), a signal, a request, a
 //! counter and a line of a file.
 
-use crate::tool::{Said, alone, command, finish, folder, signal, start, until, wait};
+use crate::tool::{Said, alone, command, finish, folder, signal, start, until, victim, wait};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 use whylate_testing::{Need, skip};
 
-/// The program, built in this folder; `None` without a compiler.
-fn victim(folder: &TempDir) -> Option<PathBuf> {
-    let path = folder.path().join("late");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims/late.c");
-    let options = ["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"];
-    let compiled = Command::new("cc").args(options).arg(&path).arg(source).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        skip(Need::Program("a C compiler"), "the program that is watched is in C");
-        return None;
-    }
-    Some(path)
+fn program(folder: &TempDir) -> Option<PathBuf> {
+    victim(folder.path(), "late", &["-O1", "-fno-omit-frame-pointer", "-pthread"])
 }
 
 /// A watch with these flags of the program with these arguments.
@@ -50,7 +41,7 @@ fn triggers(said: &Said) -> Option<Vec<Value>> {
 /// Runs the program with a trigger at each of its lines; what it printed, and the trigger.
 fn lines(last: &str, cycles: &str, why: &str) -> Option<(Vec<String>, Value)> {
     let folder = folder();
-    let path = victim(&folder)?;
+    let path = program(&folder)?;
     let flags = ["--trigger", "output:^late", "--last", last];
     let said = wait(start(watch(&folder, &flags, &[path.to_str().unwrap(), cycles, why])));
     let found = triggers(&said)?;
@@ -109,7 +100,7 @@ fn own_work_is_found_at_each_line_that_says_late() {
 fn calls_results_durations_and_texts_are_triggers() {
     let _alone = alone();
     let folder = folder();
-    let Some(path) = victim(&folder) else { return };
+    let Some(path) = program(&folder) else { return };
     let path = path.to_str().unwrap();
     let calls =
         ["report:return<0", "report:arg1>2500000", "step:took>2ms"].map(|call| format!("{path}:{call}"));
@@ -138,7 +129,7 @@ fn calls_results_durations_and_texts_are_triggers() {
 fn every_call_is_counted() {
     let _alone = alone();
     let folder = folder();
-    let Some(path) = victim(&folder) else { return };
+    let Some(path) = program(&folder) else { return };
     let trigger = format!("{}:step", path.display());
     let said =
         wait(start(watch(&folder, &["--trigger", &trigger], &[path.to_str().unwrap(), "300", "never"])));
@@ -164,7 +155,7 @@ fn a_storm_is_counted_without_loss_and_nothing_is_explained_twice() {
 fn a_closed_output_does_not_stop_the_program() {
     let _alone = alone();
     let folder = folder();
-    let Some(path) = victim(&folder) else { return };
+    let Some(path) = program(&folder) else { return };
     let flags = ["--trigger", "output:^late"];
     let mut child = start(watch(&folder, &flags, &[path.to_str().unwrap(), "300", "storm"]));
     drop(child.stdout.take());
@@ -179,7 +170,7 @@ fn a_closed_output_does_not_stop_the_program() {
 fn signals_requests_counters_and_files_are_triggers() {
     let _alone = alone();
     let folder = folder();
-    let Some(path) = victim(&folder) else { return };
+    let Some(path) = program(&folder) else { return };
     let (log, counter) = (folder.path().join("app.log"), folder.path().join("missed"));
     fs::write(&counter, "7\n").unwrap();
     let file = format!("file:{}:late", log.display());

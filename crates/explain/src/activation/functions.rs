@@ -119,40 +119,43 @@ fn is_of_own_work(sample: &OwnSample, pieces: &[Piece<()>]) -> bool {
     before.find(|piece| !is_clock(piece)).is_some_and(|piece| piece.blame.kind == Some(Kind::OwnWork))
 }
 
-/// How much of the samples and of the time a function has: itself, and with what it called.
+/// How much of the samples and of the time a function has.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weights {
+    /// Samples in the function itself, and with what it called.
     own: usize,
     all: usize,
-    own_ns: u64,
-    all_ns: u64,
-    /// The same of an ordinary activation.
-    ordinary: Option<(u64, u64)>,
+    /// The time with what it called, here and in an ordinary activation.
+    ns: u64,
+    ordinary_ns: Option<u64>,
 }
 
 impl<'a> Sampled<'a> {
     fn functions(&self, usual: Option<&Profile>) -> BTreeMap<&'a Frame, Weights> {
-        let mut all: BTreeMap<&Frame, Weights> = BTreeMap::new();
-        for stack in &self.stacks {
-            if let Some(first) = stack.first() {
-                all.entry(first).or_default().own += 1;
-            }
-            // A function that calls itself is in the sample once.
-            let each: BTreeSet<&Frame> = stack.iter().collect();
-            each.into_iter().for_each(|frame| all.entry(frame).or_default().all += 1);
-        }
-        for (frame, weights) in &mut all {
-            weights.own_ns = part_of(self.ns, weights.own, self.stacks.len());
-            weights.all_ns = part_of(self.ns, weights.all, self.stacks.len());
-            weights.ordinary = usual.map(|usual| {
-                let own = usual.stacks.iter().filter(|stack| stack.first() == Some(*frame)).count();
-                let all = usual.stacks.iter().filter(|stack| stack.contains(frame)).count();
-                let part = |number| part_of(usual.sampled_ns, number, usual.stacks.len());
-                (part(own), part(all))
+        let ordinary = usual.map(|usual| (usual, counts(usual.stacks.iter().map(|stack| &stack[..]))));
+        let weighed = |(frame, (own, all)): (&'a Frame, (usize, usize))| {
+            let ordinary_ns = ordinary.as_ref().map(|(usual, counts)| {
+                let (_, all) = counts.get(frame).copied().unwrap_or_default();
+                part_of(usual.sampled_ns, all, usual.stacks.len())
             });
-        }
-        all
+            (frame, Weights { own, all, ns: part_of(self.ns, all, self.stacks.len()), ordinary_ns })
+        };
+        counts(self.stacks.iter().copied()).into_iter().map(weighed).collect()
     }
+}
+
+/// In how many stacks each function is: as the innermost one, and anywhere.
+fn counts<'a>(stacks: impl Iterator<Item = &'a [Frame]>) -> BTreeMap<&'a Frame, (usize, usize)> {
+    let mut all: BTreeMap<&Frame, (usize, usize)> = BTreeMap::new();
+    for stack in stacks {
+        if let Some(first) = stack.first() {
+            all.entry(first).or_default().0 += 1;
+        }
+        // A function that calls itself is in the sample once.
+        let each: BTreeSet<&Frame> = stack.iter().collect();
+        each.into_iter().for_each(|frame| all.entry(frame).or_default().1 += 1);
+    }
+    all
 }
 
 fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
@@ -162,12 +165,12 @@ fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
 /// The innermost function that has at least half of the time, with what it called. Where ordinary activations are known: the innermost
 /// of those that, with what they called, ran longer than in these by the most time.
 fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Option<(&'a Frame, Weights)> {
-    let more_ns = |it: &Weights| it.all_ns.saturating_sub(it.ordinary.unwrap_or_default().1);
+    let more_ns = |it: &Weights| it.ns.saturating_sub(it.ordinary_ns.unwrap_or_default());
     let most_ns = functions.values().map(more_ns).max()?;
-    let is_compared = most_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary.is_some());
+    let is_compared = most_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary_ns.is_some());
     let has_most = |it: &Weights| match is_compared {
         true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
-        false => it.all_ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
+        false => it.ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
     };
     // What a function calls is in no more samples than the function. If two have the same number, the one with more of its own is the callee.
     let most = functions.iter().filter(|(_, it)| has_most(it));
@@ -187,10 +190,10 @@ fn callers<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> &'a [Frame] {
 }
 
 fn compared(frame: &Frame, weights: Weights, usual: &Profile) -> String {
-    let (name, here) = (&frame.name, nanoseconds(weights.all_ns));
+    let (name, here) = (&frame.name, nanoseconds(weights.ns));
     let number = count(usual.stacks.len() as u64);
-    match weights.ordinary {
-        Some((_, ordinary_ns)) if ordinary_ns > 0 => format!(
+    match weights.ordinary_ns {
+        Some(ordinary_ns) if ordinary_ns > 0 => format!(
             "{name} ran for at least {here}; in an ordinary activation it runs for about {} of {}",
             nanoseconds(ordinary_ns),
             nanoseconds(usual.sampled_ns)
@@ -207,8 +210,8 @@ fn listed(functions: BTreeMap<&Frame, Weights>) -> Vec<SampledFunction> {
         file: frame.file.clone(),
         own: it.own as u64,
         all: it.all as u64,
-        ns: Some(it.all_ns),
-        ordinary_ns: it.ordinary.map(|(_, all_ns)| all_ns),
+        ns: Some(it.ns),
+        ordinary_ns: it.ordinary_ns,
     };
     let mut found: Vec<SampledFunction> = functions.into_iter().map(listed).collect();
     found.sort_by_key(|it| Reverse((it.all, it.own)));
