@@ -65,6 +65,9 @@ const EXACT_PART: u64 = 2_000;
 /// A thread waits for its work in the place where its sleeps are this many times as long as elsewhere.
 const LONGER: u64 = 2;
 
+/// Periods without a sleep are those of late cycles if there are this many ordinary ones for each of them.
+const PLAIN_PER_LATE: u64 = 2;
+
 fn tolerance(period_ns: u64) -> u64 {
     (period_ns / 16).max(30_000).min(period_ns / 4)
 }
@@ -132,9 +135,20 @@ pub(super) fn find(wakes: &[Wake], wanted_ns: Option<u64>) -> Option<Found> {
         is_exact: best.is_exact(),
         is_mixed,
         least_sleep_ns: least_sleep(best),
-        is_sure: rivals.is_empty() && !(is_mixed && (best.is_ambiguous || !best.is_exact())),
+        is_sure: rivals.is_empty()
+            && !(is_mixed && (best.is_ambiguous || !best.is_exact() || has_phases(&sites[&best.site]))),
         others: rivals.iter().map(|rival| rival.site).collect(),
     })
+}
+
+/// Whether most sleeps in one place end one after another at the same distance, and the others at multiples of it: each may begin
+/// work, or one of several phases of a longer cycle.
+fn has_phases(wakes: &[Wake]) -> bool {
+    let between_ns = || wakes.windows(2).map(|pair| pair[1].due_ns.saturating_sub(pair[0].due_ns));
+    let Some(least_ns) = between_ns().min().filter(|least_ns| *least_ns > 0) else { return false };
+    let count = |ns: u64| (ns + least_ns / 2) / least_ns;
+    let ones = between_ns().filter(|ns| count(*ns) == 1).count();
+    ones * 2 > wakes.len() && between_ns().all(|ns| is_exact(ns.abs_diff(count(ns) * least_ns), least_ns))
 }
 
 /// Whether each of these wake-ups must be the start of work: all sleeps are in one place and of one kind.
@@ -275,6 +289,8 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
     let tolerance_ns = tolerance(period_ns);
     let mut anchor_ns = wakes[first].due_ns;
     let (mut hits, mut periods, mut breaks) = (1usize, 0u64, 0usize);
+    // Ends of sleeps one period after the one before; ends after periods in which it was awake, and these periods.
+    let (mut plain, mut late, mut awake) = (0u64, 0u64, 0u64);
     let (mut off_ns, mut lengths_ns) = (Vec::new(), Vec::new());
     let mut slept_ns = vec![wakes[first].slept_ns];
     let mut has = vec![wakes[first].due_ns];
@@ -288,6 +304,10 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
             hits += 1;
             has.push(wake.due_ns);
             periods += count;
+            let awake_for = count.saturating_sub(1 + wake.slept_ns / period_ns);
+            plain += u64::from(count == 1);
+            late += u64::from(awake_for > 0);
+            awake += awake_for;
             off_ns.push(off);
             lengths_ns.push(between_ns / count);
             slept_ns.push(wake.slept_ns);
@@ -325,6 +345,10 @@ fn follow(wakes: &[Wake], first: usize, period_ns: u64) -> Option<Chain> {
         other_ns = shorter_ns;
     }
     let span_ns = wakes.last()?.due_ns - wakes[0].due_ns;
+    // A thread that was throttled or late did not sleep at the moments that it missed.
+    if plain >= PLAIN_PER_LATE * late {
+        periods -= awake;
+    }
     let has_all =
         hits as f64 >= SHARE_MIN * (periods + 1) as f64 && in_rhythm_ns as f64 >= SHARE_MIN * span_ns as f64;
     (hits >= HITS_MIN && has_all && breaks * 8 <= hits).then(|| Chain {

@@ -310,3 +310,29 @@ fn without_places_a_second_sleep_in_each_period_is_a_doubt() {
     assert_eq!(ended.len(), steps.len());
     assert!(doubt.as_ref().is_some_and(|it| it.longest_ns >= 4 * MS), "{doubt:?}");
 }
+
+/// A control group with 30 ms of runtime in 100 ms: five of ten cycles run late, one after another.
+#[test]
+fn a_thread_that_is_throttled_in_half_of_its_periods_keeps_its_period() {
+    let mut steps = Vec::new();
+    for nth in 0..200_u64 {
+        let work_ns = match nth % 10 {
+            5 => 51_600 * US,
+            6..=9 | 0 => continue,
+            _ => 300 * US,
+        };
+        steps.push((timer(), (nth + 1) * 10 * MS, work_ns));
+    }
+    let (ended, doubt) = play(Activations::ByRhythm, &steps);
+    assert_eq!((ended.len(), doubt), (steps.len(), None));
+    assert_eq!(longer(&ended, MS), vec![51_600 * US; 20]);
+}
+
+/// The same moments, but the thread sleeps in between: these are the phases of a longer cycle.
+#[test]
+fn phases_of_a_longer_cycle_are_a_doubt() {
+    let phases = (0..60_u64).flat_map(|cycle| (1..=5).map(move |phase| (cycle * 10 + phase) * 10 * MS));
+    let steps: Vec<_> = phases.map(|due_ns| (timer(), due_ns, 300 * US)).collect();
+    let (_, doubt) = play(Activations::ByRhythm, &steps);
+    assert!(doubt.as_ref().is_some_and(|doubt| doubt.longest_ns >= 30 * MS), "{doubt:?}");
+}

@@ -60,6 +60,16 @@ impl MomentCandidate {
         self.typical_ns.map_or(1.0, |typical_ns| response_ns / typical_ns.max(1) as f64)
     }
 
+    /// How much longer than usual it took. One that has not ended and has no other to compare with counts as a whole.
+    fn excess_ns(&self) -> u64 {
+        let usual_ns = match self.typical_ns {
+            Some(typical_ns) => typical_ns,
+            None if self.activation.is_unended => 0,
+            None => u64::MAX,
+        };
+        self.activation.response_ns().saturating_sub(usual_ns)
+    }
+
     /// What a moment says of it.
     pub(super) fn described(&self) -> TriggerThread {
         let is_unended = self.activation.is_unended;
@@ -204,11 +214,11 @@ impl Moments {
     }
 }
 
-/// Those that are explained: the largest compared with the thread's median first.
+/// Those that are explained: late ones first, and of these the one with the most time above its thread's median. A ratio would
+/// prefer a helper thread whose median is a few microseconds.
 pub(super) fn choose(mut candidates: Vec<MomentCandidate>) -> Vec<MomentCandidate> {
-    let permille = |one: &MomentCandidate| (one.ratio() * 1_000.0) as u64;
     candidates
-        .sort_by_key(|one| Reverse((one.described().late, permille(one), one.activation.response_ns())));
+        .sort_by_key(|one| Reverse((one.described().late, one.excess_ns(), one.activation.response_ns())));
     candidates.truncate(THREADS_MAX);
     candidates
 }
@@ -286,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_compared_with_its_median_comes_first() {
+    fn the_one_with_the_most_time_above_its_median_comes_first() {
         let candidate = |pid: u32, took_ms, typical_ms: Option<u64>| MomentCandidate {
             activation: activation(pid, 0, took_ms),
             thread: format!("t{pid}"),
@@ -296,11 +306,13 @@ mod tests {
             activation: Activation { is_unended: true, ..activation(4, 0, 90) },
             ..candidate(4, 90, None)
         };
-        let all = vec![candidate(1, 10, Some(9)), candidate(2, 4, Some(1)), candidate(3, 100, None), hangs];
+        let helper = candidate(5, 1, Some(0));
+        let all =
+            vec![candidate(1, 10, Some(9)), helper, candidate(2, 4, Some(1)), candidate(3, 100, None), hangs];
         let found: Vec<_> =
             choose(all).iter().map(MomentCandidate::described).map(|it| (it.thread, it.late)).collect();
         let of = |name: &str, late| (name.to_owned(), late);
-        assert_eq!(found, [of("t2", true), of("t4", true), of("t1", false), of("t3", false)]);
+        assert_eq!(found, [of("t4", true), of("t2", true), of("t5", true), of("t1", false), of("t3", false)]);
         assert_eq!(choose((0..20).map(|pid| candidate(pid, 1, Some(1))).collect()).len(), THREADS_MAX);
     }
 

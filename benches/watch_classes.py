@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Kinds of lateness under `whylate watch`, judged by the programs' own logs.
+
+    benches/watch_classes.py --whylate target/release/whylate [--kinds thief,boosted,...] [--cycles 200] [--json FOLDER]
+
+For each kind that `watch_classes/` plants: late cycles of the log, missed deadlines of the watch, and the first cause of each explained activation.
+Needs root and cc; python3, javac and go for their kinds, which are left out without them.
+"""
+
+import argparse
+import collections
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watch_classes")
+IN_C = "thief raiser boosted owner deadline own many faults map flock datagram quota throttle".split()
+PERIOD_NS = 10_000_000
+# SCHED_DEADLINE: 3 ms of runtime in 10 ms, so a cycle whose runtime is used up takes more than 10 ms.
+DEADLINES = {"deadline": "8ms", "quota": "8ms"}
+
+
+def programs(folder, options):
+    """The command of each kind that can run here."""
+    found = {}
+    if shutil.which("cc"):
+        subprocess.run(["cc", "-O1", "-g", "-pthread", "-o", f"{folder}/classes", f"{FOLDER}/classes.c"], check=True)
+        found |= {kind: [f"{folder}/classes", kind, str(options.cycles), str(options.cpu)] for kind in IN_C}
+    found["gil"] = [sys.executable, f"{FOLDER}/gil.py", "gil", str(options.cycles)]
+    if shutil.which("javac"):
+        subprocess.run(["javac", "-d", folder, f"{FOLDER}/Gc.java"], check=True)
+        found["java"] = ["java", "-XX:+UseSerialGC", "-Xmx64m", "-cp", folder, "Gc", "java", str(options.cycles)]
+    if shutil.which("go"):
+        subprocess.run(["go", "build", "-o", f"{folder}/stw", f"{FOLDER}/stw.go"], check=True)
+        found |= {kind: [f"{folder}/stw", kind, str(options.cycles)] for kind in ("go-stop", "go-gc")}
+    return found
+
+
+def watched(options, command, deadline, folder):
+    run = os.path.join(folder, "run")
+    shutil.rmtree(run, ignore_errors=True)
+    with open(os.path.join(folder, "out"), "w+") as out:
+        words = [options.whylate, "watch", "--json", "--task", "control", "--deadline", deadline, "-o", run]
+        environment = dict(os.environ, WHYLATE_STATE_DIR=os.path.join(folder, "state"))
+        watch = subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL, env=environment)
+        while watch.poll() is None and os.path.getsize(out.name) == 0:
+            try:
+                watch.wait(0.05)
+            except subprocess.TimeoutExpired:
+                pass
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        log = []
+        for line in program.stdout:
+            if line.strip() == "done":
+                break
+            log = [int(word) for word in line.split()[2:]]
+        watch.send_signal(signal.SIGINT)
+        watch.wait()
+        program.wait()
+        out.seek(0)
+        return json.loads(out.read().splitlines()[-1]), log
+
+
+def late_ones(log, deadline_ns):
+    """How many activations are late. A cycle that begins before the one before ended belongs to the same activation: the thread did not sleep."""
+    late, begin, end = 0, 0, None
+    for nth, took in enumerate([*log, None]):
+        due = nth * PERIOD_NS
+        if end is not None and (took is None or due >= end):
+            late += end - begin > deadline_ns
+            end = None
+        if took is not None:
+            begin = due if end is None else begin
+            end = due + took
+    return late
+
+
+def said(spike):
+    cause = spike.get("cause") or {}
+    actor = cause.get("actor") or {}
+    words = [cause.get("kind", "none"), actor.get("name", "") if isinstance(actor, dict) else str(actor), cause.get("function") or ""]
+    return " ".join(word for word in words if word) + f" ({cause.get('confidence', 0):.2f})"
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--whylate", default="target/release/whylate")
+    arguments.add_argument("--kinds", help="comma-separated")
+    arguments.add_argument("--cycles", type=int, default=200)
+    arguments.add_argument("--cpu", type=int, default=1)
+    arguments.add_argument("--json", help="a folder that gets the result of each watch")
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="watch-classes-") as folder:
+        found = programs(folder, options)
+        for kind in options.kinds.split(",") if options.kinds else found:
+            deadline = DEADLINES.get(kind, "2ms")
+            result, log = watched(options, found[kind], deadline, folder)
+            deadline_ns = int(deadline[:-2]) * 1_000_000
+            late = late_ones(log, deadline_ns)
+            probe = result["cells"][0]["probes"][0] if result["cells"] else {"cpus": [], "spikes": []}
+            missed = sum(row.get("overruns") or 0 for row in probe["cpus"])
+            causes = collections.Counter(said(spike) for spike in probe["spikes"] or [] if spike["latency_ns"] > deadline_ns)
+            print(f"{kind}: {late} late in the log of {len(log)} cycles, {missed} missed; " + "; ".join(f"{count} × {cause}" for cause, count in causes.most_common()), flush=True)
+            if options.json:
+                os.makedirs(options.json, exist_ok=True)
+                with open(f"{options.json}/{kind}.json", "w") as file:
+                    json.dump({"log": log, "result": result}, file)
+
+
+if __name__ == "__main__":
+    main()
