@@ -88,6 +88,7 @@ pub fn explain(
                     is_timer,
                     is_probe: false,
                     process: activation.process,
+                    thread: Some(activation.thread.pid),
                     priority,
                 };
                 let mut recording = with_priority(of_thread(recording, activation), what);
@@ -108,7 +109,8 @@ pub fn explain(
                 let is_moved = is_timer && matches!(next, Some(Doing::Waking { .. }));
                 let mut found = pieces(&window, &recording, surroundings);
                 let woken_ns = if nth == 0 { activation.woken_ns } else { stage.from_ns };
-                found.iter_mut().for_each(|piece| complete(piece, what, woken_ns, priority, surroundings));
+                let known_ns = woken_ns.max(others_until(stage, &recording));
+                found.iter_mut().for_each(|piece| complete(piece, what, known_ns, priority, surroundings));
                 if is_moved {
                     found.iter_mut().for_each(moved_away);
                 }
@@ -177,9 +179,19 @@ fn whole(stage: &Stage, blame: Blame) -> Piece<()> {
     Piece { from: stage.from_ns, to: stage.to_ns, began: stage.from_ns, blame, detail: () }
 }
 
+/// Until when other threads than the one before the task are known to have had its CPU.
+fn others_until(stage: &Stage, recording: &Recording) -> u64 {
+    let Doing::Waking { previous, .. } = &stage.what else { return 0 };
+    let others = recording.segments.iter().filter(|segment| match &segment.what {
+        Activity::Thread { thread, .. } => thread.pid != previous.pid,
+        _ => false,
+    });
+    others.map(|segment| segment.to_ns).filter(|to_ns| *to_ns < stage.to_ns).max().unwrap_or_default()
+}
+
 /// Adds what the recording of the CPU alone does not show. A running task does its own work, and the CPU of a preempted task
 /// has the thread to which it was switched.
-fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, surroundings: &Surroundings) {
+fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, surroundings: &Surroundings) {
     let kind = piece.blame.kind.unwrap_or(Kind::Unattributed);
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
@@ -201,7 +213,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, woken_ns: u64, priority: i32, s
         Doing::Waking { previous, .. }
             if piece.blame.kind == Some(Kind::Unattributed)
                 && previous.pid != 0
-                && piece.from >= woken_ns
+                && piece.from >= known_ns
                 && may_run_before(previous.priority, priority) =>
         {
             let blame = behind(previous, priority, surroundings, "this thread had the CPU before the task");

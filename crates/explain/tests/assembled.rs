@@ -141,6 +141,7 @@ fn the_explainer_names_who_had_the_cpu() {
             is_timer: true,
             is_probe: true,
             process: PROCESS,
+            thread: None,
             priority: 80,
         };
         decompose(&window, &bench.assembler.since(CPU, 10_000), &Surroundings::default()).remove(0)

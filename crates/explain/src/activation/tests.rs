@@ -208,10 +208,16 @@ fn the_stack_of_a_late_wake_up_is_kept_and_one_without_is_known_all_the_same() {
 
 #[test]
 fn a_task_that_is_woken_while_others_are_throttled_waits_for_the_same() {
+    woken_while_throttled(|thread| thread.pid);
+    // The same where they are threads of its own process.
+    woken_while_throttled(|_| 4);
+}
+
+fn woken_while_throttled(process: impl Fn(&Thread) -> u32) {
     let ran = |from_ns, to_ns, who: Thread, was_runnable, next_priority| Segment {
         from_ns,
         to_ns,
-        what: Activity::Thread { process: who.pid, thread: who, was_runnable, next_priority },
+        what: Activity::Thread { process: process(&who), thread: who, was_runnable, next_priority },
     };
     let spinner = || thread(9, -21, "spinner");
     let first = |segments: &[Segment]| {
@@ -237,6 +243,22 @@ fn a_task_that_is_woken_while_others_are_throttled_waits_for_the_same() {
         ran(800_000, 31_000_000, spinner(), true, 40),
     ];
     assert_eq!(first(&again).kind, Kind::PreemptOff);
+}
+
+/// Only the time after the other threads is that of the last one.
+#[test]
+fn the_last_of_several_threads_is_not_accused_of_the_time_of_the_others() {
+    let ran = |from_ns, to_ns, who: Thread| Segment {
+        from_ns,
+        to_ns,
+        what: Activity::Thread { process: who.pid, thread: who, was_runnable: false, next_priority: 0 },
+    };
+    let last = || thread(7, 99, "last");
+    let stages = vec![stage(1_000_000, 10_000_000, waking(last()))];
+    let found = causes(&activation(40, stages), &[ran(7_000_000, 9_000_000, thread(9, 20, "other"))]);
+    let of_last: f64 =
+        found.iter().filter(|it| it.actor.as_deref() == Some("last")).filter_map(|it| it.share).sum();
+    assert!((of_last - 1.0 / 9.0).abs() < 0.01, "{found:#?}");
 }
 
 #[test]

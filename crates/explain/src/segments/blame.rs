@@ -87,7 +87,9 @@ impl<'r> Context<'r> {
     /// plan says otherwise. Without its id it is the thread that was still runnable.
     fn recorded_priority(&self, measured: Option<u32>) -> Option<i32> {
         let own = self.recording.segments.iter().filter_map(|segment| match &segment.what {
-            Activity::Thread { thread, process, was_runnable, .. } if self.is_measured(*process) => {
+            Activity::Thread { thread, process, was_runnable, .. }
+                if self.is_measured(*process, thread.pid) =>
+            {
                 let is_it = measured.map_or(*was_runnable, |pid| pid == thread.pid);
                 is_it.then_some((segment.to_ns, thread.priority))
             }
@@ -152,7 +154,7 @@ impl<'r> Context<'r> {
                 .max(),
             // Nothing woke it, and it has the CPU: it did not sleep at all.
             None => threads()
-                .filter(|(.., process, _)| self.recording.lost == 0 && self.is_measured(*process))
+                .filter(|(_, pid, process, _)| self.recording.lost == 0 && self.is_measured(*process, *pid))
                 .find(|(segment, ..)| (segment.from_ns..=segment.to_ns).contains(&to_ns))
                 .map(|_| to_ns),
         };
@@ -164,7 +166,9 @@ impl<'r> Context<'r> {
         let (woken_ns, _) = self.woken.unwrap_or((u64::MAX, &[]));
         let chosen = self.recording.segments.iter().filter_map(|segment| match &segment.what {
             // It was preempted, and a thread of lower priority ran next.
-            Activity::Thread { process, was_runnable, next_priority, .. } if self.is_measured(*process) => {
+            Activity::Thread { thread, process, was_runnable, next_priority, .. }
+                if self.is_measured(*process, thread.pid) =>
+            {
                 (*was_runnable && self.is_lesser(*next_priority)).then_some(segment.to_ns)
             }
             // A thread of lower priority began to run after the wake-up. Another real-time thread gave way to such a thread
@@ -186,9 +190,11 @@ impl<'r> Context<'r> {
         chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
     }
 
-    /// Whether it is the measured process, if that is known.
-    fn is_measured(&self, process: u32) -> bool {
-        self.window.process != 0 && process == self.window.process
+    /// Whether it is the measured process, if that is known, and its measured thread.
+    fn is_measured(&self, process: u32, thread: u32) -> bool {
+        self.window.process != 0
+            && process == self.window.process
+            && self.window.thread.is_none_or(|measured| measured == thread)
     }
 
     pub(super) fn blame(&self, slice: &Slice<'_>) -> Blame {
@@ -210,7 +216,7 @@ impl<'r> Context<'r> {
         match &segment.what {
             Activity::Idle { state } => self.idle(slice, &format!("idle state {state}"), *state > 0),
             Activity::Thread { thread, .. } if thread.pid == 0 => self.idle(slice, "the idle task", false),
-            Activity::Thread { thread, process, .. } if self.is_measured(*process) => {
+            Activity::Thread { thread, process, .. } if self.is_measured(*process, thread.pid) => {
                 self.own_time(slice, thread.pid)
             }
             Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {

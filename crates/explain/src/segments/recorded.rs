@@ -205,6 +205,7 @@ mod tests {
             is_timer: false,
             is_probe: true,
             process: 100,
+            thread: None,
             priority: 40,
         };
         let segment = |to_ns, what| Segment { from_ns: 900_000, to_ns, what };

@@ -9,7 +9,16 @@ use whylate_testing::says;
 const OWN: u32 = 100;
 
 fn window(is_timer: bool, to_ns: u64) -> Window {
-    Window { cpu: CpuId(1), from_ns: 1_000_000, to_ns, is_timer, is_probe: true, process: OWN, priority: 95 }
+    Window {
+        cpu: CpuId(1),
+        from_ns: 1_000_000,
+        to_ns,
+        is_timer,
+        is_probe: true,
+        process: OWN,
+        thread: None,
+        priority: 95,
+    }
 }
 
 fn segment(from_ns: u64, to_ns: u64, what: Activity) -> Segment {

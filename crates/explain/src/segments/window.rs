@@ -23,6 +23,8 @@ pub struct Window {
     pub is_probe: bool,
     /// The process of the measuring threads.
     pub process: u32,
+    /// The thread, where only one of the process is measured: others of it may delay that one.
+    pub thread: Option<u32>,
     /// Priority of the measuring thread, as tools print it; negative for an ordinary one.
     pub priority: i32,
 }

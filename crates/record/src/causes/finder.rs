@@ -342,7 +342,16 @@ impl LiveFinder {
     fn window(&self, cpu: CpuId, from_ns: u64, to_ns: u64) -> Option<Window> {
         let Probe { measured, process } = self.probe(cpu)?;
         let (is_timer, priority) = (measured.is_timer, measured.priority);
-        Some(Window { cpu, from_ns, to_ns, is_timer, is_probe: true, process: *process, priority })
+        Some(Window {
+            cpu,
+            from_ns,
+            to_ns,
+            is_timer,
+            is_probe: true,
+            process: *process,
+            thread: None,
+            priority,
+        })
     }
 
     /// Firmware interrupts since the counter was last read; `None` without a counter, and if it was read just before.
