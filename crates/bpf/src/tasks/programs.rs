@@ -8,11 +8,12 @@ use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
     STT_OBJECT, Sym64,
 };
-use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use object::{ReadCache, ReadRef};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
 use whylate_core::recording::Frame;
 use whylate_host::HostRoot;
@@ -23,6 +24,9 @@ const PROCESSES_MAX: usize = 64;
 const FILES_MAX: usize = 256;
 /// A file with more bytes of symbols is not read: it would take seconds.
 const SYMBOLS_MAX_BYTES: u64 = 256 << 20;
+
+/// The functions that the kernel maps into each process, to read clocks without a system call.
+const VDSO: &str = "[vdso]";
 
 /// The least alignment of what is loaded.
 const PAGE_BYTES: u64 = 4_096;
@@ -77,6 +81,7 @@ struct Process {
 pub(super) struct Programs {
     processes: BTreeMap<u32, Process>,
     files: BTreeMap<String, Rc<Program>>,
+    vdso: Option<Functions>,
 }
 
 impl Programs {
@@ -132,6 +137,10 @@ impl Programs {
         let file =
             mapping.path.rsplit('/').next().unwrap_or_default().trim_end_matches(" (deleted)").to_owned();
         let offset = address - mapping.from + mapping.offset;
+        if file == VDSO {
+            let functions = self.vdso.get_or_insert_with(|| own_vdso().unwrap_or_default());
+            return Some(frame_of(functions.at(offset), file, offset));
+        }
         if !mapping.path.starts_with('/') || mapping.path.starts_with("/memfd:") {
             known.read_compiled(host, process);
             let name = known.compiled.at(address);
@@ -169,6 +178,15 @@ fn mappings(host: &HostRoot, process: u32) -> Vec<Mapping> {
 
 fn mapping(line: &str) -> Option<Mapping> {
     any_mapping(line).and_then(|(is_code, mapping)| is_code.then_some(mapping))
+}
+
+/// The functions of the own [`VDSO`], which is the same for all 64-bit processes.
+fn own_vdso() -> Option<Functions> {
+    let all = mappings(&HostRoot::real(), std::process::id());
+    let mapping = all.iter().find(|mapping| mapping.path == VDSO)?;
+    let mut image = vec![0; usize::try_from(mapping.to - mapping.from).ok()?];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.from).ok()?;
+    functions(&*image, SHT_DYNSYM)
 }
 
 /// A part of a process's memory, and whether it is code.
@@ -256,11 +274,11 @@ impl Program {
 }
 
 /// The functions of a table of symbols; `None` where the file has no such table.
-fn functions(data: &ReadCache<File>, kind: u32) -> Option<Functions> {
+fn functions<'data>(data: impl ReadRef<'data>, kind: u32) -> Option<Functions> {
     symbols(data, kind, &[STT_FUNC, STT_GNU_IFUNC])
 }
 
-fn symbols(data: &ReadCache<File>, kind: u32, types: &[u8]) -> Option<Functions> {
+fn symbols<'data>(data: impl ReadRef<'data>, kind: u32, types: &[u8]) -> Option<Functions> {
     let header = FileHeader64::<LittleEndian>::parse(data).ok()?;
     let sections = header.sections(ENDIAN, data).ok()?;
     let section = sections.iter().find(|section| section.sh_type(ENDIAN) == kind)?;
@@ -268,7 +286,7 @@ fn symbols(data: &ReadCache<File>, kind: u32, types: &[u8]) -> Option<Functions>
     if section.sh_size(ENDIAN) + texts.sh_size(ENDIAN) > SYMBOLS_MAX_BYTES {
         return None;
     }
-    let symbols: &[Sym64<LittleEndian>] = section.data_as_array(ENDIAN, data).ok()?;
+    let symbols: &'data [Sym64<LittleEndian>] = section.data_as_array(ENDIAN, data).ok()?;
     let texts = texts.data(ENDIAN, data).ok()?;
     let mut functions = Functions::default();
     for symbol in symbols {
@@ -310,6 +328,21 @@ mod tests {
             programs.stack(&HostRoot::real(), u32::MAX, &[address]).is_empty(),
             "there is no such process"
         );
+    }
+
+    #[test]
+    fn the_clock_of_the_vdso_has_its_name() {
+        let functions = own_vdso().unwrap();
+        let (from, length, ..) =
+            *functions.all.iter().find(|it| functions.names[it.2..it.3].contains("clock_gettime")).unwrap();
+        let all = mappings(&HostRoot::real(), std::process::id());
+        let vdso = all.iter().find(|mapping| mapping.path == VDSO).unwrap();
+        let stack = Programs::default().stack(
+            &HostRoot::real(),
+            std::process::id(),
+            &[vdso.from + from + length / 2],
+        );
+        assert!(stack[0].is_named && stack[0].name.ends_with("clock_gettime"), "{stack:?}");
     }
 
     #[test]
