@@ -474,6 +474,8 @@ enum task_event {
 	TASK_AUDITED,
 	/* The trigger `waker` came, for the `ready_ns`-th time: of the rest only the thread and `end_ns` are set. */
 	TASK_TRIGGER,
+	/* A piece of the program's stack, of the sample that follows. */
+	TASK_STACK,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
@@ -575,6 +577,10 @@ _Static_assert(sizeof(struct task_slot) == 248, "layout.rs");
 /* The same of an audited system call. */
 #define AUDIT_DEPTH 23
 
+/* The pieces of a program's stack that come before a sample, and the words of each. */
+#define STACK_PIECES 8
+#define STACK_WORDS 22
+
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
 	/* 1 + its number, written last. */
@@ -592,6 +598,14 @@ struct stretch {
 			u64 stack[SAMPLE_DEPTH];
 			s32 stack_bytes;
 			u32 is_in_kernel;
+		};
+		/* TASK_STACK: a piece of the stack, the address where it begins, and the registers of the program. */
+		struct {
+			u64 piece[STACK_WORDS];
+			u64 piece_at;
+			u64 instruction;
+			u64 frame;
+			u64 link;
 		};
 		/* TASK_AUDITED has the same stack, and where the program called the library that made the call; 0: not known. */
 		struct {

@@ -1055,6 +1055,52 @@ int audit_exits(u64 *ctx)
 #define REGISTERS_STATE_ARM64 264
 #define SEGMENT_PRIVILEGE 3
 
+/* The registers that a stack is unwound from: pt_regs of x86, user_pt_regs of arm64. */
+#define REGISTER_FRAME_X86 32
+#define REGISTER_INSTRUCTION_X86 128
+#define REGISTER_STACK_X86 152
+#define REGISTER_FRAME_ARM64 232
+#define REGISTER_LINK_ARM64 240
+#define REGISTER_STACK_ARM64 248
+#define REGISTER_INSTRUCTION_ARM64 256
+
+/*
+ * Copies the innermost part of the program's stack, with its registers: where programs are built without frame pointers, the loader
+ * finds the callers in it. `registers`: those of the program, in memory of the kernel.
+ */
+NEVER_INLINE int note_stack(struct cpu_state *state, u64 thread, void *registers, u64 now_ns)
+{
+	u64 instruction = 0, frame = 0, link = 0, at = 0, number;
+	const bool is_x86 = FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax);
+
+	if (!state || !registers)
+		return 0;
+	bpf_probe_read_kernel(&instruction, 8, registers + (is_x86 ? REGISTER_INSTRUCTION_X86 : REGISTER_INSTRUCTION_ARM64));
+	bpf_probe_read_kernel(&frame, 8, registers + (is_x86 ? REGISTER_FRAME_X86 : REGISTER_FRAME_ARM64));
+	bpf_probe_read_kernel(&at, 8, registers + (is_x86 ? REGISTER_STACK_X86 : REGISTER_STACK_ARM64));
+	if (!is_x86)
+		bpf_probe_read_kernel(&link, 8, registers + REGISTER_LINK_ARM64);
+	for (u32 i = 0; i < STACK_PIECES; i++) {
+		struct stretch *stretch = begin_stretch(state, &number);
+
+		if (!stretch)
+			return 0;
+		stretch->thread = (u32)thread;
+		stretch->process = thread >> 32;
+		stretch->piece_at = at;
+		stretch->instruction = instruction;
+		stretch->frame = frame;
+		stretch->link = link;
+		if (bpf_probe_read_user(stretch->piece, sizeof(stretch->piece), (void *)at))
+			stretch->piece_at = 0;
+		complete_stretch(stretch, TASK_STACK, now_ns, number);
+		if (!stretch->piece_at)
+			return 0;
+		at += sizeof(stretch->piece);
+	}
+	return 0;
+}
+
 /* The clock that takes samples: it runs only while a watched task of its CPU has run for longer than usual. */
 SECTION("perf_event")
 int task_sample(void *ctx)
@@ -1064,19 +1110,26 @@ int task_sample(void *ctx)
 	if (!has_flag((u32)task, SLOT_WATCHED))
 		return 0;
 	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
-	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+	u64 now_ns = bpf_ktime_get_ns();
+	u32 is_in_kernel = 0;
+
+	if (!state)
+		return 0;
+	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
+		is_in_kernel = !(*(volatile u64 *)(ctx + REGISTERS_SEGMENT_X86) & SEGMENT_PRIVILEGE);
+	else if (FIELD_EXISTS(((struct pt_regs___arm64 *)0)->pstate))
+		is_in_kernel = !!(*(volatile u64 *)(ctx + REGISTERS_STATE_ARM64) & PSTATE_MODE);
+	if (HELPER_EXISTS(get_current_task_btf) && HELPER_EXISTS(task_pt_regs))
+		note_stack(state, task, registers_of(bpf_get_current_task_btf()), now_ns);
+	struct stretch *stretch = begin_stretch(state, &number);
 
 	if (!stretch)
 		return 0;
 	stretch->thread = (u32)task;
 	stretch->process = task >> 32;
-	stretch->is_in_kernel = 0;
-	if (FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax))
-		stretch->is_in_kernel = !(*(volatile u64 *)(ctx + REGISTERS_SEGMENT_X86) & SEGMENT_PRIVILEGE);
-	else if (FIELD_EXISTS(((struct pt_regs___arm64 *)0)->pstate))
-		stretch->is_in_kernel = !!(*(volatile u64 *)(ctx + REGISTERS_STATE_ARM64) & PSTATE_MODE);
+	stretch->is_in_kernel = is_in_kernel;
 	stretch->stack_bytes = bpf_get_stack(ctx, stretch->stack, sizeof(stretch->stack), BPF_F_USER_STACK);
-	complete_stretch(stretch, TASK_SAMPLE, bpf_ktime_get_ns(), number);
+	complete_stretch(stretch, TASK_SAMPLE, now_ns, number);
 	return 0;
 }
 

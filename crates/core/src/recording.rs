@@ -227,8 +227,10 @@ pub struct OwnSample {
     pub at_ns: u64,
     /// It was in the kernel, on behalf of its program.
     pub is_in_kernel: bool,
-    /// The functions of its program, innermost first, as far as frame pointers lead.
+    /// The functions of its program, innermost first.
     pub stack: Vec<Frame>,
+    /// None of them is missing: the tables for exceptions lead to the outermost one.
+    pub is_whole: bool,
 }
 
 /// Samples of a thread's activations: the functions of the program, innermost first.

@@ -47,6 +47,8 @@ pub(crate) enum TaskEvent {
     Audited,
     /// The trigger `waker` came, for the `ready_ns`-th time.
     Trigger,
+    /// A piece of the stack of the sample that follows: [`RawStretch::piece`].
+    Stack,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -231,6 +233,25 @@ impl RawSample {
     }
 }
 
+/// The words of a piece of a program's stack.
+pub(crate) const STACK_WORDS: usize = 22;
+
+/// What a record of [`TaskEvent::Stack`] has from `ready_ns` on.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawPiece {
+    pub(crate) words: [u64; STACK_WORDS],
+    /// The address of the first one; 0: the stack ends here, or is not in memory.
+    pub(crate) at: u64,
+    /// The registers of the program.
+    pub(crate) instruction: u64,
+    pub(crate) frame: u64,
+    /// On arm64: the link register.
+    pub(crate) link: u64,
+}
+
+const _: () = assert!(size_of::<RawPiece>() <= size_of::<RawSample>());
+
 /// Return addresses of a program that an audited call has.
 pub(crate) const AUDIT_DEPTH: usize = 23;
 
@@ -312,6 +333,12 @@ impl RawStretch {
         RawAudited::read_from_bytes(audited).ok().filter(|_| self.kind == TaskEvent::Audited)
     }
 
+    /// A piece of a program's stack; `None` of other records.
+    pub(crate) fn piece(&self) -> Option<RawPiece> {
+        let piece = &self.as_bytes()[offset_of!(Self, ready_ns)..];
+        RawPiece::read_from_prefix(piece).ok().map(|it| it.0).filter(|_| self.kind == TaskEvent::Stack)
+    }
+
     /// What a sample has; `None` of other records.
     pub(crate) fn sample(&self) -> Option<RawSample> {
         let sample = &self.as_bytes()[offset_of!(Self, ready_ns)..];
@@ -370,7 +397,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..11).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..12).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
@@ -387,6 +414,7 @@ mod tests {
         }
         assert_eq!(constant("MARK_BYTES"), MARK_BYTES);
         assert_eq!(constant("SAMPLE_DEPTH"), SAMPLE_DEPTH);
+        assert_eq!(constant("STACK_WORDS"), STACK_WORDS);
         assert_eq!(constant("AUDIT_DEPTH"), AUDIT_DEPTH);
         assert_eq!(constant("AUDIT_CALLS"), AUDIT_CALLS as usize);
         let details = ["DetailNotAudited", "DetailNone", "DetailFile", "DetailClock"];

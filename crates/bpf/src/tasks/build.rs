@@ -186,7 +186,11 @@ impl Builder {
         // Of samples the names have to be found first: see TaskWatch::poll().
         if matches!(
             raw.kind,
-            TaskEvent::Frequency | TaskEvent::Sample | TaskEvent::Audited | TaskEvent::Trigger
+            TaskEvent::Frequency
+                | TaskEvent::Sample
+                | TaskEvent::Audited
+                | TaskEvent::Trigger
+                | TaskEvent::Stack
         ) {
             return None;
         }
@@ -241,7 +245,8 @@ impl Builder {
             | TaskEvent::Call
             | TaskEvent::Sample
             | TaskEvent::Audited
-            | TaskEvent::Trigger => None,
+            | TaskEvent::Trigger
+            | TaskEvent::Stack => None,
         }
     }
 

@@ -20,6 +20,7 @@ mod sampler;
 mod suspension;
 mod triggers;
 mod unended;
+mod unwind;
 
 pub use build::{Cut, Watched};
 pub use choose::{Chosen, Present, TaskTarget, present, unit_group};
@@ -48,6 +49,7 @@ use rings::StretchRings;
 use sampler::Sampler;
 use std::collections::{BTreeMap, BTreeSet};
 use suspension::{Clocks, Suspension};
+use unwind::StackPieces;
 use whylate_core::plan::Mark;
 pub use whylate_core::recording::Thread;
 pub use whylate_core::recording::{Activation, Budget, Doing, Object, OwnSample, Site, Stage, Wait, Waker};
@@ -108,6 +110,7 @@ pub struct TaskWatch {
     suspension: Suspension,
     /// `None` until the own work of a thread took long, or where the kernel takes no samples.
     sampler: Option<Sampler>,
+    pieces: StackPieces,
     is_guest: bool,
     programs: Programs,
     audit: Option<Audit>,
@@ -173,6 +176,7 @@ impl TaskWatch {
             missing,
             suspension: Suspension::new(Clocks::read()),
             sampler: None,
+            pieces: StackPieces::default(),
             is_guest: false,
             programs: Programs::default(),
             audit: None,
@@ -381,11 +385,16 @@ impl TaskWatch {
                 let names = |it: &RawAudited| programs.stack(host, raw.process, &it.stack());
                 audit.take(host, self.causes.histograms().object_mut(), raw, names);
             }
+            if let Some(piece) = raw.piece() {
+                self.pieces.add(*cpu, raw.thread, &piece);
+            }
             if let Some(sample) = raw.sample() {
-                let stack = self.programs.stack(host, raw.process, sample.stack());
+                let copy = self.pieces.take(*cpu, raw.thread);
+                let (stack, is_whole) =
+                    self.programs.sampled(host, raw.process, sample.stack(), copy.as_ref());
                 let (at_ns, is_in_kernel) = (raw.end_ns, sample.is_in_kernel());
                 let track = self.builder.tracks.entry(raw.thread).or_default();
-                track.samples.push(OwnSample { at_ns, is_in_kernel, stack });
+                track.samples.push(OwnSample { at_ns, is_in_kernel, stack, is_whole });
             }
         }
         if std::mem::take(&mut self.builder.has_long_run) {

@@ -3,6 +3,7 @@
 
 use super::choose;
 use super::demangle::plain;
+use super::unwind::{StackCopy, Tables, Unwinding};
 use object::LittleEndian;
 use object::elf::{
     FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_LOAD, PT_NOTE, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
@@ -64,6 +65,7 @@ struct Functions {
 struct Program {
     functions: Functions,
     variables: Functions,
+    tables: Tables,
     /// Offset in the file, length and address of the parts that are loaded as code.
     loaded: Vec<(u64, u64, u64)>,
 }
@@ -71,6 +73,7 @@ struct Program {
 #[derive(Default)]
 struct Process {
     mappings: Vec<Mapping>,
+    unwinding: Option<Unwinding>,
     /// What a compiler at run time has written so far, and how long that was.
     compiled: Functions,
     compiled_bytes: u64,
@@ -81,7 +84,7 @@ struct Process {
 pub(super) struct Programs {
     processes: BTreeMap<u32, Process>,
     files: BTreeMap<String, Rc<Program>>,
-    vdso: Option<Functions>,
+    vdso: Option<Rc<Program>>,
 }
 
 impl Programs {
@@ -90,18 +93,57 @@ impl Programs {
         if self.processes.len() > PROCESSES_MAX || self.files.len() > FILES_MAX {
             *self = Self::default();
         }
-        let is_known = |process: &Process, address: u64| process.mapping(address).is_some();
-        let known = self.processes.entry(process).or_default();
-        // It may have loaded a library since.
-        if addresses.iter().any(|address| !is_known(known, *address)) {
-            known.mappings = mappings(host, process);
-        }
+        self.look_at(host, process, addresses);
         let frame = |(nth, address): (usize, &u64)| {
             // A return address is behind the call, which may be the last of its function.
             self.frame(host, process, address.saturating_sub(u64::from(nth > 0)))
         };
         let is_start = |frame: &Frame| STARTS.contains(&frame.name.as_str());
         addresses.iter().enumerate().map_while(frame).filter(|frame| !is_start(frame)).collect()
+    }
+
+    /// The functions of a sample, and whether these are all: by its frame pointers, or by the copy of its stack where that shows
+    /// more.
+    pub(super) fn sampled(
+        &mut self,
+        host: &HostRoot,
+        process: u32,
+        addresses: &[u64],
+        copy: Option<&StackCopy>,
+    ) -> (Vec<Frame>, bool) {
+        let by_pointers = self.stack(host, process, addresses);
+        let Some(copy) = copy else { return (by_pointers, false) };
+        let (unwound, is_whole) = self.unwinding(host, process).addresses(copy);
+        let unwound = self.stack(host, process, &unwound);
+        if is_whole || unwound.len() > by_pointers.len() { (unwound, is_whole) } else { (by_pointers, false) }
+    }
+
+    /// Reads what a process has in memory if it did not have these addresses the last time: it may have loaded a library since.
+    fn look_at(&mut self, host: &HostRoot, process: u32, addresses: &[u64]) {
+        let known = self.processes.entry(process).or_default();
+        if addresses.iter().any(|address| known.mapping(*address).is_none()) {
+            known.mappings = mappings(host, process);
+            known.unwinding = None;
+        }
+    }
+
+    fn unwinding(&mut self, host: &HostRoot, process: u32) -> &mut Unwinding {
+        let Self { processes, files, vdso } = self;
+        let Process { mappings, unwinding, .. } = processes.entry(process).or_default();
+        unwinding.get_or_insert_with(|| {
+            Unwinding::of(mappings.iter().filter_map(|mapping| {
+                let (program, moved_by) = match mapping.path.as_str() {
+                    VDSO => (Rc::clone(vdso.get_or_insert_with(own_vdso)), mapping.from),
+                    path if path.starts_with('/') => {
+                        let program = program(files, host, process, mapping);
+                        let moved_by = program.moved_by(mapping)?;
+                        (program, moved_by)
+                    }
+                    _ => return None,
+                };
+                Some(program.tables.module(mapping.from..mapping.to, moved_by))
+            }))
+        })
     }
 
     /// The variable of a program or library that has this address.
@@ -121,12 +163,7 @@ impl Programs {
             *is_code && it.path.starts_with('/') && it.identity == all[nth].1.identity
         })?;
         let program = program(&mut self.files, host, process, code);
-        let is_its = |(from, length, _): &&(u64, u64, u64)| {
-            (from - from % PAGE_BYTES..from + length).contains(&code.offset)
-        };
-        let (from, _, linked) = program.loaded.iter().find(is_its)?;
-        let moved_by = code.from.wrapping_sub(code.offset).wrapping_add(*from).wrapping_sub(*linked);
-        let name = program.variables.at(address.wrapping_sub(moved_by))?;
+        let name = program.variables.at(address.wrapping_sub(program.moved_by(code)?))?;
         let file = code.path.rsplit('/').next().unwrap_or_default().to_owned();
         Some(Frame { name: plain(name), is_named: true, file })
     }
@@ -138,8 +175,8 @@ impl Programs {
             mapping.path.rsplit('/').next().unwrap_or_default().trim_end_matches(" (deleted)").to_owned();
         let offset = address - mapping.from + mapping.offset;
         if file == VDSO {
-            let functions = self.vdso.get_or_insert_with(|| own_vdso().unwrap_or_default());
-            return Some(frame_of(functions.at(offset), file, offset));
+            let vdso = self.vdso.get_or_insert_with(own_vdso);
+            return Some(frame_of(vdso.functions.at(offset), file, offset));
         }
         if !mapping.path.starts_with('/') || mapping.path.starts_with("/memfd:") {
             known.read_compiled(host, process);
@@ -180,13 +217,21 @@ fn mapping(line: &str) -> Option<Mapping> {
     any_mapping(line).and_then(|(is_code, mapping)| is_code.then_some(mapping))
 }
 
-/// The functions of the own [`VDSO`], which is the same for all 64-bit processes.
-fn own_vdso() -> Option<Functions> {
-    let all = mappings(&HostRoot::real(), std::process::id());
-    let mapping = all.iter().find(|mapping| mapping.path == VDSO)?;
-    let mut image = vec![0; usize::try_from(mapping.to - mapping.from).ok()?];
-    File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.from).ok()?;
-    functions(&*image, SHT_DYNSYM)
+/// The own [`VDSO`], which is the same for all 64-bit processes.
+fn own_vdso() -> Rc<Program> {
+    let image = || {
+        let all = mappings(&HostRoot::real(), std::process::id());
+        let mapping = all.iter().find(|mapping| mapping.path == VDSO)?;
+        let mut image = vec![0; usize::try_from(mapping.to - mapping.from).ok()?];
+        File::open("/proc/self/mem").ok()?.read_exact_at(&mut image, mapping.from).ok()?;
+        Some(image)
+    };
+    let image = image().unwrap_or_default();
+    Rc::new(Program {
+        functions: functions(&*image, SHT_DYNSYM).unwrap_or_default(),
+        tables: Tables::read(&*image).unwrap_or_default(),
+        ..Program::default()
+    })
 }
 
 /// A part of a process's memory, and whether it is code.
@@ -269,7 +314,17 @@ impl Program {
             functions(&ReadCache::new(roots.iter().find_map(open)?), SHT_SYMTAB)
         });
         let functions = functions.or_else(|| self::functions(&data, SHT_DYNSYM)).unwrap_or_default();
-        Some(Self { functions, variables, loaded })
+        let tables = Tables::read(&data).unwrap_or_default();
+        Some(Self { functions, variables, tables, loaded })
+    }
+
+    /// How far the file's addresses, as linked, lie below those in memory.
+    fn moved_by(&self, code: &Mapping) -> Option<u64> {
+        let is_its = |(from, length, _): &&(u64, u64, u64)| {
+            (from - from % PAGE_BYTES..from + length).contains(&code.offset)
+        };
+        let (from, _, linked) = self.loaded.iter().find(is_its)?;
+        Some(code.from.wrapping_sub(code.offset).wrapping_add(*from).wrapping_sub(*linked))
     }
 }
 
@@ -332,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_clock_of_the_vdso_has_its_name() {
-        let functions = own_vdso().unwrap();
+        let functions = &own_vdso().functions;
         let (from, length, ..) =
             *functions.all.iter().find(|it| functions.names[it.2..it.3].contains("clock_gettime")).unwrap();
         let all = mappings(&HostRoot::real(), std::process::id());

@@ -61,7 +61,8 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         }
         None => {}
     }
-    own.evidence.extend(missing(&here.stacks));
+    let whole = samples.iter().filter(|sample| sample.is_whole).count();
+    own.evidence.extend(missing(&here.stacks, whole * 2 > samples.len()));
     own.samples = Some(OwnSamples {
         count: samples.len() as u64,
         in_kernel: samples.iter().filter(|sample| sample.is_in_kernel).count() as u64,
@@ -256,7 +257,7 @@ fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Profile>) -> Vec<S
 }
 
 /// What keeps functions or callers from being named, in one line.
-fn missing(stacks: &[&[Frame]]) -> Option<String> {
+fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
     let half = stacks.len().div_ceil(2);
     if stacks.iter().filter(|stack| stack.is_empty()).count() >= half {
         return Some("the stacks of the program could not be read, or the program had ended".to_owned());
@@ -268,6 +269,9 @@ fn missing(stacks: &[&[Frame]]) -> Option<String> {
             "{} has no symbols for these addresses: build it without strip and -s, or install its debug symbols",
             frame.file
         ));
+    }
+    if are_whole {
+        return None;
     }
     let library = |stack: &&&[Frame]| {
         stack.len() > 1 && stack[0].file.contains(".so") && stack[0].file != stack[1].file
@@ -310,6 +314,7 @@ mod tests {
             at_ns: 1_000 * (1 + nth as u64),
             is_in_kernel: nth == 0,
             stack: stack.split_whitespace().map(frame).collect(),
+            is_whole: false,
         };
         let to_ns = 100_000;
         let activation = Activation {
