@@ -177,9 +177,12 @@ ALWAYS_INLINE void note_timer(void *ctx, struct cpu_state *state, u32 ring, u64 
 	complete(segment, SEGMENT_TIMER, expires_ns, now_ns, number);
 }
 
-/* From the wake-up of a thread to the switch to it, with the stack of the previous thread when that was late. */
+/*
+ * From the wake-up of a thread to the switch to it, with the stack of the previous thread when that was late. `previous_prio`: the
+ * highest priority of the previous thread that is known from this time.
+ */
 ALWAYS_INLINE void note_wakeup(void *ctx, struct cpu_state *state, u32 ring, u64 waking_ns, u64 now_ns,
-			       struct task_struct *woken, struct task_struct *previous, bool with_stack)
+			       struct task_struct *woken, struct task_struct *previous, s32 previous_prio, bool with_stack)
 {
 	u64 number;
 	struct segment *segment = begin(state, ring, &number);
@@ -194,7 +197,7 @@ ALWAYS_INLINE void note_wakeup(void *ctx, struct cpu_state *state, u32 ring, u64
 		copy_name(segment->wakeup.previous_command, previous);
 	}
 	segment->wakeup.previous = previous->pid;
-	segment->wakeup.previous_prio = previous->prio;
+	segment->wakeup.previous_prio = previous_prio;
 	complete(segment, SEGMENT_WAKEUP, waking_ns, now_ns, number);
 }
 

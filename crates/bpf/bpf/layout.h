@@ -72,12 +72,14 @@ _Static_assert(sizeof(struct histogram) == 104 + 8 * BUCKETS, "layout.rs");
 /* A wake-up whose task does not run yet. */
 struct pending {
 	u32 pid;
-	u32 unused;
+	/* The thread that ran when it was woken, and its priority then; 0: not known. */
+	u32 ran;
 	/* 0: none. */
 	u64 waking_ns;
 	/* The programmed expiry of the timer that woke it, on CLOCK_MONOTONIC; 0 when it was no timer. */
 	u64 expires_ns;
-	u64 unused_end;
+	s32 ran_prio;
+	u32 unused;
 };
 _Static_assert(sizeof(struct pending) == 32, "");
 #define PENDING_SLOTS 32768

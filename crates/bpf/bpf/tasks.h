@@ -446,7 +446,7 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 		slot->ready_ns = waking_ns;
 		/* The record of the stretch has the same information except the stack. */
 		if (ring && is_unusual(state, &state->switch_bound_ns, now_ns - waking_ns, RARITY_OF_TASKS) && previous->pid)
-			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous, 1);
+			note_wakeup(ctx, state, ring, waking_ns, now_ns, next, previous, previous->prio, 1);
 	} else if (left_ns && waking_ns + WAKING_RACE_NS > left_ns) {
 		/* Another CPU woke it while it left. */
 		slot->began = BEGAN_WOKEN;

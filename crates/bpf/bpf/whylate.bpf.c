@@ -148,8 +148,16 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	pending->waking_ns = now_ns;
 	u32 ring = with_causes ? state->settings.ring : 0;
 
-	if (ring)
+	if (ring) {
 		state->is_waited = 1;
+		pending->ran = 0;
+		if (HELPER_EXISTS(get_current_task_btf)) {
+			struct task_struct *current = bpf_get_current_task_btf();
+
+			pending->ran = current->pid;
+			pending->ran_prio = current->prio;
+		}
+	}
 	if (!expires_ns)
 		return 0;
 	if (is_enabled(state->settings.enabled, MISSED_TIMER_OFFSETS)) {
@@ -320,8 +328,12 @@ ALWAYS_INLINE void comes(void *ctx, u32 cpu, u32 ring, struct cpu_state *state, 
 	}
 	if (!was_woken)
 		return;
+	/* It may have run with a priority of its own until now, and have lowered it. */
+	bool was_higher = pending->ran == (u32)previous->pid && pending->ran_prio < previous->prio;
+
 	if (ring)
 		note_wakeup(ctx, state, ring, pending->waking_ns, now_ns, next, previous,
+			    was_higher ? pending->ran_prio : previous->prio,
 			    is_unusual(state, &state->switch_bound_ns, now_ns - pending->waking_ns, RARITY_OF_PROBES) &&
 				    previous->pid);
 	pending->waking_ns = 0;

@@ -22,6 +22,7 @@ pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surround
 
 /// What had the CPU at each moment of the window.
 pub(crate) fn pieces(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Piece<()>> {
+    let recording = &with_priorities(recording.clone());
     let context = Context::of(window, recording, surroundings);
     let piece = |slice: &Slice<'_>| Piece {
         from: slice.from_ns,
@@ -49,6 +50,25 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
     let main = divide::main_of(&causes);
     let (main, also) = divide::split(causes, main);
     std::iter::once(main).chain(also).collect()
+}
+
+/// A thread is recorded with its priority when it leaves the CPU. It may have lowered it then: the wake-up of the thread that
+/// follows has the priority from before.
+fn with_priorities(mut recording: Recording) -> Recording {
+    let before = recording.segments.iter().filter_map(|segment| match &segment.what {
+        Activity::Wakeup { previous, .. } if previous.pid != 0 => Some((segment.to_ns, previous.clone())),
+        _ => None,
+    });
+    for (at_ns, known) in before.collect::<Vec<_>>() {
+        for segment in recording.segments.iter_mut().filter(|segment| segment.to_ns == at_ns) {
+            if let Activity::Thread { thread, .. } = &mut segment.what
+                && thread.pid == known.pid
+            {
+                thread.priority = thread.priority.max(known.priority);
+            }
+        }
+    }
+    recording
 }
 
 /// Cuts the window where the CPU's activity changes.

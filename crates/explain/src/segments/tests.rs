@@ -104,6 +104,21 @@ fn a_lower_priority_thread_that_keeps_the_cpu_has_preemption_off() {
 }
 
 #[test]
+fn a_thread_that_lowers_its_priority_as_it_leaves_ran_at_the_one_before() {
+    let raised = |priority| {
+        let previous = thread(7, priority, "raiser");
+        let woken = Activity::Wakeup { pid: 101, process: OWN, previous, stack: Vec::new() };
+        let segments = vec![
+            timer(1_003_000, ""),
+            ran(900_000, 9_200_000, thread(7, -21, "raiser")),
+            segment(1_003_000, 9_200_000, woken),
+        ];
+        first(&window(true, 9_201_000), segments).kind
+    };
+    assert_eq!((raised(96), raised(-21)), (CauseKind::Thread, CauseKind::PreemptOff));
+}
+
+#[test]
 fn a_lower_priority_thread_that_even_the_tick_cannot_interrupt_has_interrupts_off() {
     let kept = |vectors: &[u64]| {
         let mut segments = vec![
