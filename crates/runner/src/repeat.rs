@@ -273,7 +273,7 @@ impl Repeat<'_> {
                     ended(&events, outcome);
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, measure) {
-                    let reason = format!("no thread can be started for the probe: {error}");
+                    let reason = format!("cannot start a thread for the probe: {error}");
                     ended(&refused, Err(ProbeError::Failed(reason)));
                 }
             };

@@ -24,7 +24,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
     let stop = signals::watch()?;
     let (facts, _) = facts::collect(&host.settings);
     let wanted = wanted(arguments.cpus.as_ref(), &facts)?;
-    let mut sampler = Sampler::start(&host.settings).context("counting interrupts")?;
+    let mut sampler = Sampler::start(&host.settings).context("cannot count interrupts")?;
     loop {
         let stopped = pause(interval, &stop);
         if stopped && arguments.watch {
@@ -32,7 +32,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         }
         // CPUs may go offline and settings may change: read the facts each time.
         let (facts, unread) = facts::collect(&host.settings);
-        let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
+        let mut table = sampler.table(&facts).context("cannot list the threads and interrupts of the CPUs")?;
         table
             .warnings
             .extend(unread.into_iter().filter(|warning| warning.code == WarningCode::FactUnreadable));

@@ -225,7 +225,7 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
     let files = whylate_farm::render(&farm, &plans, &jobs, dispatcher);
     write_all(&arguments.output, &files)?;
     output::message(&format!(
-        "wrote {} files for {} jobs; {}/README.md says how to begin",
+        "wrote {} files (jobs: {}); {}/README.md says how to begin",
         files.len(),
         jobs.len(),
         arguments.output.display()

@@ -42,7 +42,7 @@ impl Outside<'_> {
         match self.withdraw(&missing) {
             Ok(()) => Err(error),
             Err(left) => {
-                Err(CampaignError::NotRemoved { problems: format!("{left}; the first error was: {error}") })
+                Err(CampaignError::NotRemoved { problems: format!("{left}; the campaign could not begin, because: {error}") })
             }
         }
     }

@@ -158,10 +158,10 @@ fn paragraph(found: &FarmComparison) -> String {
         text += &format!("    {disagrees}{}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
     }
     if found.leaves_missed_out {
-        text += "    missed periods left out: some runs were pushed by an earlier version\n";
+        text += "    missed periods are left out, because an earlier version pushed some of the runs\n";
     }
     if !found.left_out.is_empty() {
-        text += &format!("    left out, with fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
+        text += &format!("    boards left out, with fewer than {RUNS_MIN} runs in a group: {}\n", found.left_out.join(", "));
     }
     text
 }
