@@ -15,12 +15,12 @@ use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike, TriggerLine};
 
 const HELP: [&str; 18] = [
-    "up, down, j, k   chooses a thread",
-    "Enter            show its last explained activation as a timeline",
-    "w                show its worst activation as a timeline",
-    "Esc              back to the threads",
-    "s                sorts by worst response, p99.9, p50, late, name",
-    "q, Ctrl-C        ends the watch and prints its result",
+    "up, down, j, k   choose a thread",
+    "Enter            show the thread's last explained activation as a timeline",
+    "w                show the thread's worst activation as a timeline",
+    "Esc              return to the threads",
+    "s                sort by worst response, p99.9, p50, late, name",
+    "q, Ctrl-C        end the watch and print its result",
     "?                this help, and back",
     "",
     "p50, p99.9, max  of the responses: from timer expiry or wake-up to next sleep",
@@ -31,8 +31,8 @@ const HELP: [&str; 18] = [
     "                 itself is left out",
     "A narrow terminal leaves out p50, last, prio, wake, p99.9, late, in this order.",
     "",
-    "An activation is explained when it is above the deadline, or among the worst",
-    "so far. whylate explain DIR --top 1000 shows all of them afterwards.",
+    "An activation is explained if its response is above the deadline, or among the",
+    "worst so far. whylate explain DIR --top 1000 shows all of them afterwards.",
 ];
 
 /// The columns between the thread and the worst cause, and which of them a narrow terminal leaves out first.
@@ -152,7 +152,7 @@ impl WatchView {
 
     fn title(&self) -> String {
         if self.elapsed.0 == 0 {
-            return "whylate watch: begins".to_owned();
+            return "whylate watch: starting".to_owned();
         }
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
         format!(
@@ -358,7 +358,7 @@ fn draw_spike(
         line(buffer, area, row + 2 + nth, &segment_line(segment, spike, bar), Style::new());
     }
     if left > 0 {
-        line(buffer, area, row + 1 + rows, &format!("and {left} shorter stages"), Style::new());
+        line(buffer, area, row + 1 + rows, &format!("not shown: {left} shorter stages"), Style::new());
     }
 }
 

@@ -124,7 +124,7 @@ fn help_and_warnings_are_not_cut_off() {
 #[test]
 fn before_the_first_figures_none_are_shown() {
     let text = narrow(&mut WatchView::new());
-    assert!(text.starts_with("whylate watch: begins\n") && !text.contains(" 0 "), "{text}");
+    assert!(text.starts_with("whylate watch: starting\n") && !text.contains(" 0 "), "{text}");
 }
 
 #[test]
