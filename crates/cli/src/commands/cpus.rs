@@ -18,7 +18,7 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> {
     if arguments.interval.0 < 10_000_000 || arguments.interval.0 > 3_600_000_000_000 {
-        bail!("--interval {} is out of range; it is 10ms to 1h", arguments.interval);
+        bail!("--interval {} is out of range; an interval is 10ms to 1h", arguments.interval);
     }
     let interval = Duration::from_nanos(arguments.interval.0);
     let stop = signals::watch()?;
@@ -32,7 +32,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         }
         // CPUs may go offline and settings may change: read the facts each time.
         let (facts, unread) = facts::collect(&host.settings);
-        let mut table = sampler.table(&facts).context("cannot list the threads and interrupts of the CPUs")?;
+        let mut table = sampler.table(&facts).context("cannot list threads and interrupts")?;
         table
             .warnings
             .extend(unread.into_iter().filter(|warning| warning.code == WarningCode::FactUnreadable));

@@ -95,7 +95,7 @@ pub(super) fn pull(arguments: &PullArguments) -> Result<Ending> {
 
 /// The lake, and the name of a run in it: `URL/RUN` or `URL/HOST/RUN`.
 fn place(url: &str) -> Result<(Lake, String)> {
-    let Some((near, run)) = url.rsplit_once('/') else { bail!("{url}: name a run: URL/HOST/RUN or URL/RUN") };
+    let Some((near, run)) = url.rsplit_once('/') else { bail!("{url}: add a run: URL/HOST/RUN or URL/RUN") };
     let nearer = Lake::open(near, false);
     if let Some((far, host)) = near.rsplit_once('/')
         && !nearer.as_ref().is_ok_and(|lake| lake.find(run).is_ok())

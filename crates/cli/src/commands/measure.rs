@@ -27,7 +27,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         bail!("--on-threshold: the probe {} has no threshold", plan.kind());
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
-        bail!("--duration 0: this probe measures several series, and needs an end; give a duration or --samples");
+        bail!("--duration 0: a probe with several series needs an end; give a duration or --samples");
     }
     if let Some(path) = arguments.output {
         if arguments.duration.0 == 0 {

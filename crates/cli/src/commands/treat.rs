@@ -112,7 +112,7 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let all = usual.all().ok()?;
     let changed: usize =
         all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
-    let text = format!("another journal, {}, also lists changed settings ({changed})", usual.path().display());
+    let text = format!("another journal, {}, lists changed settings ({changed})", usual.path().display());
     let fix = "to see and restore these settings, run the same command without WHYLATE_STATE_DIR";
     (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }

@@ -161,7 +161,7 @@ fn paragraph(found: &FarmComparison) -> String {
         text += "    missed periods are left out, because an earlier version pushed some of the runs\n";
     }
     if !found.left_out.is_empty() {
-        text += &format!("    boards left out, with fewer than {RUNS_MIN} runs in a group: {}\n", found.left_out.join(", "));
+        text += &format!("    boards left out, with under {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
     }
     text
 }
