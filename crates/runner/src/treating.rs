@@ -286,11 +286,8 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
         };
         compare(format!("setting {name}"), text(&old), text(&new));
     }
-    compare(
-        "clock source".to_owned(),
-        format!("{:?}", before.clock.source),
-        format!("{:?}", after.clock.source),
-    );
+    let source = |facts: &Facts| facts.clock.source.clone().unwrap_or_default();
+    compare("clock source".to_owned(), source(before), source(after));
     for cpu in &before.cpus {
         let Some(now) = after.cpu(cpu.cpu) else { continue };
         let name = |what: &str| format!("{what} of CPU {}", cpu.cpu);
@@ -306,7 +303,8 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
         compare(name("idle states"), states(cpu), states(now));
     }
     let power = |facts: &Facts| {
-        facts.gpus.iter().map(|gpu| format!("{} {:?}", gpu.name, gpu.runtime_power)).collect::<Vec<_>>()
+        let power = |gpu: &Option<String>| gpu.clone().unwrap_or_else(|| "unknown".to_owned());
+        facts.gpus.iter().map(|gpu| format!("{} {}", gpu.name, power(&gpu.runtime_power))).collect::<Vec<_>>()
     };
     compare("power of graphics devices".to_owned(), power(before).join(", "), power(after).join(", "));
     found

@@ -442,8 +442,7 @@ fn basis(basis: Basis, before: usize, after: usize) -> String {
             "A permutation test compares {before} with {after} runs. Runs of both sides should alternate in time."
         ),
         Basis::History(count) => format!(
-            "Runs per side: {before} and {after}. A history of {count} runs shows how much runs differ, if the baseline is \
-             like these runs."
+            "Runs per side: {before} and {after}. A history of {count} runs, if like the baseline, shows how much runs differ."
         ),
         Basis::TooFew => format!(
             "Too few runs ({before} and {after}, without a history of {} runs) to show a difference: runs differ by boot and time. \
