@@ -113,7 +113,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         for month in lake.check_months()? {
             match month {
                 Ok((month, bytes)) => {
-                    output::print(&format!("{month}: {}, undamaged", figure::bytes(bytes)))?;
+                    output::print(&format!("tables of {month}: {}, undamaged", figure::bytes(bytes)))?;
                 }
                 Err(error) => {
                     damaged += 1;

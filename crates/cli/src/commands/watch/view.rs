@@ -156,7 +156,7 @@ impl WatchView {
         }
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
         format!(
-            "whylate watch: {} {}, {} activations in {}, by {}{}",
+            "whylate watch: {} {}, {} activations in {}, sorted by {}{}",
             self.tasks.len(),
             if self.tasks.len() == 1 { "thread" } else { "threads" },
             count(activations),
@@ -241,7 +241,7 @@ impl View for WatchView {
                 paragraphs(buffer, below, &HELP);
             }
             Page::Last => {
-                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer);
+                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "last explained", below, buffer);
             }
             Page::Worst => {
                 draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer);
@@ -284,11 +284,11 @@ fn cause(task: &TaskLine) -> Option<&Cause> {
     task.worst.as_ref()?.1.first()
 }
 
-/// `worst of control, 4.10 ms: … (9.00 ms by whylate itself)`.
+/// `worst of control, 4.10 ms: … (largest: 9.00 ms by whylate itself)`.
 fn worst(task: &TaskLine) -> Option<String> {
     let (worst_ns, why) = (task.worst.as_ref()?.0, cause(task)?);
     let own = task.by_whylate_ns.filter(|own_ns| *own_ns > worst_ns);
-    let own = own.map(|ns| format!(" ({} by whylate itself)", nanoseconds(ns))).unwrap_or_default();
+    let own = own.map(|ns| format!(" (largest: {} by whylate itself)", nanoseconds(ns))).unwrap_or_default();
     Some(format!("worst of {}, {}: {}{own}", task.name, nanoseconds(worst_ns), super::headline(why)))
 }
 

@@ -76,7 +76,7 @@ fn the_chosen_thread_stays_chosen_and_can_be_scrolled_to() {
     more.push(task("t40", 9_000_000));
     view.show(&more, None, Nanos::from_secs(4));
     view.key(KeyCode::Enter);
-    assert!(narrow(&mut view).contains("t39, explained last"));
+    assert!(narrow(&mut view).contains("t39, last explained"));
 }
 
 #[test]
