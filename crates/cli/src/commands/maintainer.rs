@@ -139,7 +139,7 @@ fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> R
     let spike = worst(run);
     let title = spike.map_or_else(
         || "Latency measurement".to_owned(),
-        |spike| format!("Latency of {} on {}", nanoseconds(spike.latency_ns), run.facts.kernel.release),
+        |spike| format!("Latency of {} on Linux {}", nanoseconds(spike.latency_ns), run.facts.kernel.release),
     );
     writeln!(text, "# {title}\n")?;
     if let Some(spike) = spike {
