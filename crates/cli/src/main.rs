@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         }
         // Returns only if the kernel refuses it.
         let error = std::os::unix::process::CommandExt::exec(&mut again);
-        output::message(&format!("whylate: cannot start without the environment of another user: {error}"));
+        output::message(&format!("whylate: cannot restart without another user's variables: {error}"));
         return ExitCode::from(exit::ERROR);
     }
     for variable in whylate_host::environment::ignored_variables() {

@@ -158,7 +158,7 @@ impl CauseSearch {
 
     fn fail(&mut self, error: &BpfError, warnings: &mut Vec<Warning>) {
         self.has_failed = true;
-        let text = format!("recording ended, so later spikes have no known cause: {error}");
+        let text = format!("the recording of causes stopped, so later spikes have no known cause: {error}");
         push_once(warnings, Warning::new(WarningCode::NoCauses, text));
     }
 
@@ -266,7 +266,7 @@ impl CauseSearch {
         push_all_once(&mut losses, finder.losses());
         if self.untold > 0 {
             let text = format!(
-                "{} spikes have no known cause: they came while other spikes were being explained or stored",
+                "causes are missing for {} of the spikes, which came while other spikes were being explained or stored",
                 self.untold
             );
             losses.push(Warning::new(WarningCode::UnexplainedSpikes, text));

@@ -21,7 +21,7 @@ pub enum RunError {
     Probe { index: usize, source: ProbeError },
     /// Two probes of one kind on one CPU would have the same name.
     #[error(
-        "probe[{index}]: another {kind} probe of the plan measures CPU {cpu} already; give them different `cpus`"
+        "probe[{index}]: another {kind} probe of the plan already measures CPU {cpu}; give each its own `cpus`"
     )]
     ProbeTwice {
         /// Position of the second one in the plan.
@@ -68,7 +68,7 @@ pub enum RunError {
     #[error(transparent)]
     Search(#[from] whylate_stats::StatsError),
     /// It could not be determined which treatments may be tried.
-    #[error("could not ask which treatments may be tried: {0}")]
+    #[error("no treatment was tried: {0}")]
     Adviser(String),
     /// A repeat of a search needs a boot that cannot be asked for.
     #[error("the next boot cannot be requested: {0}")]
@@ -85,7 +85,7 @@ pub enum RepeatError {
     #[error("treatment {0}")]
     Treat(#[from] TreatError),
     /// Something else changed what a treatment had set, so that the repeat does not count as one with that treatment.
-    #[error("the repeat is void, because a treatment did not stay in effect: {0}")]
+    #[error("the repeat does not count, because a treatment did not stay in effect: {0}")]
     NotHeld(String),
     /// A load did not start or stop.
     #[error("load `{name}`: {source}")]

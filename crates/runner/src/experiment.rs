@@ -101,7 +101,7 @@ pub fn resume(
 /// Adds a warning if repeats from before and after a reboot are together.
 pub(crate) fn note_reboot(experiment: &Experiment, info: &mut RunInfo) {
     if experiment.facts.kernel.boot_id != info.facts.kernel.boot_id {
-        let text = "the run was resumed after a reboot: repeats before and after the reboot may differ because of it";
+        let text = "the run was resumed after a reboot, which may change the latencies of later repeats";
         push_once(&mut info.warnings, Warning::new(WarningCode::ResumedAfterReboot, text));
     }
 }

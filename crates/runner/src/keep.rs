@@ -35,7 +35,7 @@ impl Repeat<'_> {
         for (cpu, kind, record) in &batch.latency_records {
             let directory = self.sink.directory();
             if let Some(Err(error)) = directory.map(|it| it.add_latency_record(key, *cpu, *kind, record)) {
-                let text = format!("could not store the latency record: {error}");
+                let text = format!("the record of a largest latency could not be stored: {error}");
                 push_once(self.warnings, Warning::new(WarningCode::LatencyRecordsNotKept, text));
             }
         }

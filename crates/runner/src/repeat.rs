@@ -75,7 +75,7 @@ impl Repeat<'_> {
     /// Applies the treatments of the cell, in its order.
     fn apply(&mut self) -> Result<(), RepeatError> {
         for name in self.cell.treatments() {
-            self.stage("treating");
+            self.stage("applying treatments");
             let Some(treatment) = self.experiment.plan.treatment(name) else { continue };
             let Some(treating) = self.treating.as_mut() else { continue };
             let warnings = treating.apply(name, &treatment.kind, &self.experiment.target)?;
@@ -93,7 +93,7 @@ impl Repeat<'_> {
 
     /// Undoes the treatments; a setting that was not restored is a warning.
     fn undo(&mut self) {
-        self.stage("undoing");
+        self.stage("restoring settings");
         let Some(treating) = self.treating.as_mut() else { return };
         let report = treating.undo();
         push_all_once(self.warnings, report.problems().into_iter().map(not_restored));
@@ -273,7 +273,7 @@ impl Repeat<'_> {
                     ended(&events, outcome);
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, measure) {
-                    let reason = format!("no thread can be started for the probe: {error}");
+                    let reason = format!("cannot start a thread for the probe: {error}");
                     ended(&refused, Err(ProbeError::Failed(reason)));
                 }
             };

@@ -172,7 +172,7 @@ impl Tracing {
     pub(crate) fn finish(&mut self, warnings: &mut Vec<Warning>) {
         if self.missed > 0 {
             let text = format!(
-                "{} latencies above the limit have no trace because another trace was being saved",
+                "traces are missing for {} of the latencies above the limit, because another trace was being saved",
                 self.missed
             );
             push_once(warnings, Warning::new(WarningCode::UntracedSpikes, text));

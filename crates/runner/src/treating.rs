@@ -81,7 +81,7 @@ impl RealTreating {
         let mut warnings = Vec::new();
         if let Some(of) = contents.open().next().and_then(|entry| contents.holder(entry)) {
             let text = format!(
-                "`{}` has changed settings of this machine since {}, and this run measures with them: {} changes are in force",
+                "this run measures with settings that `{}` has changed since {} (changes in force: {})",
                 of.command,
                 of.since(),
                 contents.open().count()
@@ -103,11 +103,11 @@ pub fn left_behind(root: &HostRoot) -> Option<Warning> {
     let contents = JournalPlace::of_this_machine(TREATMENTS).read(root).ok()?;
     let holder = contents.open().next().and_then(|entry| contents.holder(entry))?;
     let text = format!(
-        "{} settings still have values from `{}` (since {}): `whylate treat status` shows these settings, `whylate treat restore` \
-         restores those whose run has ended",
-        contents.open().count(),
+        "settings that `{}` has changed since {} are not restored yet (changes in force: {}): `whylate treat status` lists \
+         these settings, and `whylate treat restore` restores them if their run has ended",
         holder.command,
-        holder.since()
+        holder.since(),
+        contents.open().count()
     );
     Some(Warning::new(WarningCode::TreatmentsInForce, text))
 }
@@ -195,7 +195,7 @@ pub fn recovery(recovered: &Report) -> Option<Warning> {
         return None;
     }
     let text = format!(
-        "a killed run had left {} settings changed, and whylate first restored them; {}",
+        "whylate first undid the changes that a killed run had left (number of settings: {}); {}",
         recovered.outcomes.len(),
         recovered.aftermath()
     );
@@ -286,11 +286,8 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
         };
         compare(format!("setting {name}"), text(&old), text(&new));
     }
-    compare(
-        "clock source".to_owned(),
-        format!("{:?}", before.clock.source),
-        format!("{:?}", after.clock.source),
-    );
+    let source = |facts: &Facts| facts.clock.source.clone().unwrap_or_default();
+    compare("clock source".to_owned(), source(before), source(after));
     for cpu in &before.cpus {
         let Some(now) = after.cpu(cpu.cpu) else { continue };
         let name = |what: &str| format!("{what} of CPU {}", cpu.cpu);
@@ -306,7 +303,8 @@ pub(crate) fn differences(before: &Facts, after: &Facts) -> Vec<String> {
         compare(name("idle states"), states(cpu), states(now));
     }
     let power = |facts: &Facts| {
-        facts.gpus.iter().map(|gpu| format!("{} {:?}", gpu.name, gpu.runtime_power)).collect::<Vec<_>>()
+        let power = |gpu: &Option<String>| gpu.clone().unwrap_or_else(|| "unknown".to_owned());
+        facts.gpus.iter().map(|gpu| format!("{} {}", gpu.name, power(&gpu.runtime_power))).collect::<Vec<_>>()
     };
     compare("power of graphics devices".to_owned(), power(before).join(", "), power(after).join(", "));
     found

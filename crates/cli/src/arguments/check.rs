@@ -22,7 +22,7 @@ pub(crate) struct CheckArguments {
     /// Shows the evidence, effect, source and all remedies of each finding
     #[arg(short, long)]
     pub(crate) verbose: bool,
-    /// Tests every source of kernel events instead, and says what is missing for histograms, causes and traces
+    /// Tests the sources of kernel events, not the settings; says what is missing for histograms, causes and traces
     #[arg(long, conflicts_with = "cpus")]
     pub(crate) tracing: bool,
     /// Prints one JSON document

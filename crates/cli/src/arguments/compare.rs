@@ -14,8 +14,8 @@ Examples:
   whylate compare before.json RUN:idle           a result of cyclictest against a cell
   whylate compare A B --format junit -o t.xml    for a build server
 
-Exit codes: 0 nothing got worse, 1 cannot tell (125 with `--exit-on regression`; a build server sees
-skipped tests, not failed ones), 2 a regression.
+Exit codes: 0 nothing got worse, 1 cannot tell (125 with `--exit-on regression`), 2 a regression. In
+--format junit, `cannot tell` is a skipped test, not a failed one.
 Runs differ by boot and time. A verdict needs four runs of each side, or a history of five runs;
 otherwise the result is `cannot tell`, with the size of the difference. A history consists of the
 runs in the folder of the first run that have the same plan, host and kernel.")]

@@ -26,7 +26,7 @@ pub(crate) struct ProbeArguments {
     /// Number of largest spikes to list
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) spikes: usize,
-    /// Fails if real-time priority or locked memory is refused, instead of warning
+    /// Fails, instead of warning, if real-time priority or locked memory is refused
     #[arg(long)]
     pub(crate) strict: bool,
     /// Names the cause of each spike; needs root and a kernel with BPF and BTF, or with tracefs

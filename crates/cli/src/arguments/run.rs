@@ -39,7 +39,7 @@ pub(crate) struct RunArguments {
     /// smallest effect that the plan can show
     #[arg(long, conflicts_with_all = ["resume", "on_threshold"])]
     pub(crate) dry_run: bool,
-    /// Fails if real-time priority or locked memory is refused, instead of warning
+    /// Fails, instead of warning, if real-time priority or locked memory is refused
     #[arg(long)]
     pub(crate) strict: bool,
     /// As root, runs a plan file that another user can modify, without asking about its commands and settings

@@ -38,7 +38,7 @@ pub(crate) struct ServeArguments {
     /// File with the token that clients must send [default: $WHYLATE_TOKEN, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Says that a proxy with TLS is in front: allows an address other than loopback, with a token
+    /// With a token, allows an address other than loopback; only for use behind a proxy with TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
 }

@@ -9,8 +9,8 @@ use whylate_core::plan::TreatmentKind;
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 Every change is written to a journal (/var/lib/whylate/journal, or $WHYLATE_STATE_DIR/journal)
-before it is made. `restore` does not touch a setting that another program has changed since; the
-exit code is then 3.
+before it is made. If another program has changed a setting in the meantime, `restore` leaves this
+setting alone and ends with exit code 3.
 
 Examples:
   whylate treat apply shield --cpus 1                    keeps other work away from CPU 1

@@ -8,15 +8,15 @@ use clap::Args;
 Examples:
   whylate trigger                       the last 50 ms are explained
   whylate trigger 'xrun of device 2'
-  whylate trigger --pid 812 late        if more than one watch waits for it
+  whylate trigger --pid 812 late        if more than one watch waits for triggers
 
-The watch needs the trigger: whylate watch --task audio --trigger socket. Exit code 69 if no watch
-of this user waits.")]
+Start the watch with --trigger socket: whylate watch --task audio --trigger socket. Exit code 69 if
+no watch of this user waits for triggers.")]
 pub(crate) struct TriggerArguments {
-    /// Text that the report shows with the moment
+    /// Text that the report shows for this trigger
     #[arg(value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// Process id of `whylate watch`, if more than one waits
+    /// Process id of `whylate watch`, if several wait for triggers
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 }

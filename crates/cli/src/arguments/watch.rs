@@ -20,10 +20,10 @@ Examples:
   whylate watch --task audio                     every thread of this name, until Ctrl-C
   whylate watch --pid 812 -D 10m --deadline 1ms  a process whose work has a deadline
   whylate watch --unit plc.service --limit 500us
-  whylate watch --priority 80-99 -D 1h -o night  every thread with such a priority
+  whylate watch --priority 80-99 -D 1h -o night  every thread of priority 80 to 99
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch --trigger 'output:Late' -- ./control
-                                                 explains what led to each such line of the program
+                                                 explains what led to each matching line
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
@@ -101,12 +101,12 @@ pub(crate) struct WatchArguments {
     /// Findings of the audit that are allowed: system calls (write) or kinds (relative-sleep)
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "audit")]
     pub(crate) allow: Vec<String>,
-    /// Says that the application was late: a line of its output (output:REGEX), of a file (file:PATH:REGEX), of the
-    /// journal (journal:REGEX) or of the kernel's log (kernel:REGEX), a number in a file that grows (counter:PATH), a
-    /// signal to whylate (signal:USR1), `whylate trigger` (socket), a text in trace_marker (marker:TEXT), a call
-    /// (FILE:FUNCTION or usdt:FILE:PROVIDER:NAME, with :arg1>1000, :return<0 or :took>1ms), an xrun of a sound card
-    /// (xrun), or what jack, pipewire, linuxcnc, ros2_control, srsran and klipper write (preset:jack); may be given
-    /// several times
+    /// Event that shows that the application was late; may be given several times. A line of its output (output:REGEX),
+    /// of a file (file:PATH:REGEX), of the journal (journal:REGEX) or of the kernel log (kernel:REGEX); a growing number
+    /// in a file (counter:PATH); a signal to whylate (signal:USR1); `whylate trigger` (socket); a text in trace_marker
+    /// (marker:TEXT); a call (FILE:FUNCTION or usdt:FILE:PROVIDER:NAME, with :arg1>1000, :return<0 or :took>1ms); an
+    /// xrun of a sound card (xrun); or a message of jack, pipewire, linuxcnc, ros2_control, srsran or klipper
+    /// (preset:jack)
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<String>,
     /// Explains what each thread did in this time before a trigger [default: 50ms]; a bare number is microseconds
@@ -118,7 +118,7 @@ pub(crate) struct WatchArguments {
     /// File with the token that clients must send; required if ADDRESS is not loopback [default: $WHYLATE_TOKEN]
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Merges intervals that are older than this (for example 30d) into longer ones; drops no interval
+    /// Merges intervals older than this (for example 30d) into longer ones; no counts are lost
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub(crate) keep: Option<Nanos>,
     /// Disk space for the tables of the run; at this limit, older intervals are merged into longer ones

@@ -30,8 +30,8 @@ pub(super) fn execute(arguments: &CheckArguments, host: &Host) -> Result<Ending>
     let targets = selector.resolve(&context, None).with_context(|| format!("--cpus {selector}"))?;
     let table = Sampler::start(root)
         .and_then(|mut sampler| sampler.table(&facts))
-        .context("reading what runs on the CPUs")?;
-    let result = facts::check(root, &facts, &targets, &table, warnings).context("checking this machine")?;
+        .context("cannot list threads and interrupts")?;
+    let result = facts::check(root, &facts, &targets, &table, warnings).context("the check failed")?;
     if arguments.json {
         output::print_json(&result)?;
     } else {

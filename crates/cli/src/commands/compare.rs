@@ -271,7 +271,7 @@ impl ComparedSide {
 }
 
 fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<CompareResult> {
-    let [baseline, others @ ..] = sides else { bail!("name two runs") };
+    let [baseline, others @ ..] = sides else { bail!("name two runs to compare") };
     // The runs of a side must differ. A single run may be compared with itself, and its cells with one another.
     if sides.iter().any(|side| side.parts.len() > 1) {
         let of_one_cell = |side: &&ComparedSide| side.cell == baseline.cell;
@@ -280,7 +280,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         let mut files: Vec<&Path> = parts.filter_map(|part| part.foreign()).map(|(path, _)| path).collect();
         files.sort_unstable();
         if let Some(twice) = files.windows(2).find(|pair| pair[0] == pair[1]) {
-            bail!("{} is named twice: each result counts once", twice[0].display());
+            bail!("{} is named twice; name each result once", twice[0].display());
         }
     }
     // Another tool's file has no plan: the other side's plan decides.
@@ -336,15 +336,15 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     compare::conclude(&mut result, primary.as_ref());
     if let Some(shown) = shown {
         result.reason = format!("{}: {shown}", result.reason);
-        result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value; any other decision needs more files."
+        result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value. Any other decision needs more files."
             .to_owned();
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);
     if plan.is_none() && result.outcome == CompareOutcome::CannotTell && least < compare::RUNS_PERMUTED_MIN {
         result.reason = format!(
-            "{}: {least} file{} per side cannot show how much runs differ by boot and time, and a maximum is a single sample; give {} files \
-             for each side, separated by commas{}",
+            "{}: runs differ by boot and time, and {least} file{} per side cannot show how much. Give {} files for each side, separated \
+             by commas{}",
             result.reason,
             if least == 1 { "" } else { "s" },
             compare::RUNS_PERMUTED_MIN,
@@ -361,7 +361,7 @@ fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
     format!("{} max", measure.probe.probe).parse().ok()
 }
 
-/// `; the largest change is CPU 1: timer max from 77.0 us to 50.1 ms`.
+/// `. Largest change: timer max of CPU 1, from 77.0 us to 50.1 ms`.
 fn largest_change(result: &CompareResult) -> String {
     let size = |it: &&RunContrast| it.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs());
     let Some(largest) = result.contrasts.iter().max_by(|a, b| size(a).total_cmp(&size(b))) else {
@@ -369,9 +369,9 @@ fn largest_change(result: &CompareResult) -> String {
     };
     let it = &largest.comparison;
     let (Some(before), Some(after)) = (it.baseline_ns, it.cell_ns) else { return String::new() };
-    let cell = if largest.of_cell.is_empty() { String::new() } else { format!("{}: ", largest.of_cell) };
+    let cell = if largest.of_cell.is_empty() { String::new() } else { format!(" of {}", largest.of_cell) };
     let (before, after) = (nanoseconds(before), nanoseconds(after));
-    format!("; the largest change is {cell}{} {} from {before} to {after}", it.probe, it.statistic)
+    format!(". Largest change: {} {}{cell}, from {before} to {after}", it.probe, it.statistic)
 }
 
 /// Compares two cells of one run as the run itself does.
@@ -437,16 +437,15 @@ fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<C
 }
 
 fn basis(basis: Basis, before: usize, after: usize) -> String {
-    let runs = format!("{before} against {after} runs");
     match basis {
-        Basis::Runs => {
-            format!("{runs}, in a permutation test; runs of both sides should alternate in time.")
-        }
+        Basis::Runs => format!(
+            "A permutation test compares {before} with {after} runs. Runs of both sides should alternate in time."
+        ),
         Basis::History(count) => format!(
-            "{runs}; a history of {count} runs shows how much runs differ, if the baseline is like these runs."
+            "Runs per side: {before} and {after}. A history of {count} runs, if like the baseline, shows how much runs differ."
         ),
         Basis::TooFew => format!(
-            "{runs}, without a history of {} runs: runs differ by boot and time, so no difference can be detected. \
+            "Too few runs ({before} and {after}, without a history of {} runs) to show a difference: runs differ by boot and time. \
              Give {} runs of each side, or --history.",
             compare::HISTORY_MIN,
             compare::RUNS_PERMUTED_MIN

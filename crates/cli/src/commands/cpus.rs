@@ -18,13 +18,13 @@ const CLEAR: &str = "\u{1b}[H\u{1b}[J";
 
 pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> {
     if arguments.interval.0 < 10_000_000 || arguments.interval.0 > 3_600_000_000_000 {
-        bail!("--interval {} is out of range; it is 10ms to 1h", arguments.interval);
+        bail!("--interval {} is out of range; an interval is 10ms to 1h", arguments.interval);
     }
     let interval = Duration::from_nanos(arguments.interval.0);
     let stop = signals::watch()?;
     let (facts, _) = facts::collect(&host.settings);
     let wanted = wanted(arguments.cpus.as_ref(), &facts)?;
-    let mut sampler = Sampler::start(&host.settings).context("counting interrupts")?;
+    let mut sampler = Sampler::start(&host.settings).context("cannot count interrupts")?;
     loop {
         let stopped = pause(interval, &stop);
         if stopped && arguments.watch {
@@ -32,7 +32,7 @@ pub(super) fn execute(arguments: &CpusArguments, host: &Host) -> Result<Ending> 
         }
         // CPUs may go offline and settings may change: read the facts each time.
         let (facts, unread) = facts::collect(&host.settings);
-        let mut table = sampler.table(&facts).context("reading what runs on the CPUs")?;
+        let mut table = sampler.table(&facts).context("cannot list threads and interrupts")?;
         table
             .warnings
             .extend(unread.into_iter().filter(|warning| warning.code == WarningCode::FactUnreadable));

@@ -95,7 +95,7 @@ pub(super) fn pull(arguments: &PullArguments) -> Result<Ending> {
 
 /// The lake, and the name of a run in it: `URL/RUN` or `URL/HOST/RUN`.
 fn place(url: &str) -> Result<(Lake, String)> {
-    let Some((near, run)) = url.rsplit_once('/') else { bail!("{url}: name a run: URL/HOST/RUN or URL/RUN") };
+    let Some((near, run)) = url.rsplit_once('/') else { bail!("{url}: add a run: URL/HOST/RUN or URL/RUN") };
     let nearer = Lake::open(near, false);
     if let Some((far, host)) = near.rsplit_once('/')
         && !nearer.as_ref().is_ok_and(|lake| lake.find(run).is_ok())
@@ -113,7 +113,7 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         for month in lake.check_months()? {
             match month {
                 Ok((month, bytes)) => {
-                    output::print(&format!("{month}: {}, undamaged", figure::bytes(bytes)))?;
+                    output::print(&format!("tables of {month}: {}, undamaged", figure::bytes(bytes)))?;
                 }
                 Err(error) => {
                     damaged += 1;
@@ -225,7 +225,7 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
     let files = whylate_farm::render(&farm, &plans, &jobs, dispatcher);
     write_all(&arguments.output, &files)?;
     output::message(&format!(
-        "wrote {} files for {} jobs; {}/README.md says how to begin",
+        "wrote {} files (jobs: {}); {}/README.md says how to begin",
         files.len(),
         jobs.len(),
         arguments.output.display()

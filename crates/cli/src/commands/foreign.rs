@@ -75,7 +75,7 @@ fn check_deeds(deeds: &[String], path: &Path, file: &File, trusted: bool) -> Res
     output::message("use these commands and settings? [y/N]");
     let mut answer = String::new();
     stdin().read_line(&mut answer)?;
-    if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run") }
+    if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { bail!("nothing was run or changed") }
 }
 
 /// The other user who can write the opened file or folder at `path`, or exchange it.
@@ -92,7 +92,7 @@ fn problem(path: &Path, file: &File) -> Result<Option<String>> {
         let whose = about.map_or(Some("an unknown user".to_owned()), |about| writer(&about, true));
         whose.map(|whose| format!("{whose} can replace files in {}", folder.display()))
     });
-    let own = writer(&about, about.is_dir()).map(|whose| format!("{whose} can write this plan"));
+    let own = writer(&about, about.is_dir()).map(|whose| format!("{whose} can write this file"));
     Ok(own.or_else(|| writers.next()))
 }
 

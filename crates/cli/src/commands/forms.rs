@@ -13,9 +13,9 @@ const TABLE_BYTES: u64 = 64 << 20;
 /// Files that are neither trace, log nor result: how they begin, what they are, what to do.
 const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"%PDF", "a PDF", "give the text or the data that the PDF was made from"),
-    (b"\x89PNG", "a picture", "give the data that it shows"),
-    (b"\xff\xd8\xff", "a picture", "give the data that it shows"),
-    (b"GIF8", "a picture", "give the data that it shows"),
+    (b"\x89PNG", "a picture", "give the data that the picture shows"),
+    (b"\xff\xd8\xff", "a picture", "give the data that the picture shows"),
+    (b"GIF8", "a picture", "give the data that the picture shows"),
     (
         b"\x7fELF",
         "a program, a module or a dump of memory",
@@ -33,7 +33,7 @@ const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"SQLite format 3", "a database", "export its table as text"),
     (b"\xd4\xc3\xb2\xa1", "a capture of packets", "record the scheduler: `whylate trace record`"),
     (b"\x0a\x0d\x0d\x0a", "a capture of packets", "record the scheduler: `whylate trace record`"),
-    (b"!<arch>", "an archive of programs", "unpack it and give what was recorded"),
+    (b"!<arch>", "an archive of programs", "unpack the archive and give what was recorded"),
     (
         b"<!DOCTYPE html",
         "a web page",

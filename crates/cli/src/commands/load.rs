@@ -118,7 +118,7 @@ fn print(result: &LoadResult) -> Result<()> {
         None => "no rate in the command's output".to_owned(),
     };
     let seconds = Nanos(result.duration_ns).as_secs_f64();
-    let victims = result.victims.as_ref().map(|cpus| format!(", against CPU {cpus}")).unwrap_or_default();
+    let victims = result.victims.as_ref().map(|cpus| format!(", disturbing CPU {cpus}")).unwrap_or_default();
     let how = match result.load.as_str() {
         // For a command, the command line itself is shown elsewhere.
         "exec" => String::new(),

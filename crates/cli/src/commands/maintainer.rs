@@ -139,7 +139,7 @@ fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> R
     let spike = worst(run);
     let title = spike.map_or_else(
         || "Latency measurement".to_owned(),
-        |spike| format!("Latency of {} on {}", nanoseconds(spike.latency_ns), run.facts.kernel.release),
+        |spike| format!("Latency of {} on Linux {}", nanoseconds(spike.latency_ns), run.facts.kernel.release),
     );
     writeln!(text, "# {title}\n")?;
     if let Some(spike) = spike {
@@ -165,7 +165,7 @@ fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> R
         writeln!(text, "- {}", cell.name)?;
     }
     if !run.warnings.is_empty() {
-        writeln!(text, "\n## What was noticed\n")?;
+        writeln!(text, "\n## Warnings of this run\n")?;
         for warning in &run.warnings {
             writeln!(text, "- {}: {}", warning.code, warning.text)?;
         }
@@ -258,7 +258,7 @@ fn trace(text: &mut String, run: &RunResult, folder: &Folder) -> Result<()> {
         Ok((spike, lines)) => {
             writeln!(
                 text,
-                "## The longest spike that was traced: {} on CPU {}\n",
+                "## The longest traced spike: {} on CPU {}\n",
                 nanoseconds(note.latency_ns),
                 note.cpu
             )?;

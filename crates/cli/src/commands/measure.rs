@@ -27,11 +27,11 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         bail!("--on-threshold: the probe {} has no threshold", plan.kind());
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
-        bail!("--duration 0: the duration is divided among the series; give --samples, or choose one series");
+        bail!("--duration 0: a probe with several series needs an end; give a duration or --samples");
     }
     if let Some(path) = arguments.output {
         if arguments.duration.0 == 0 {
-            bail!("--output: a stored run needs a length; give --duration");
+            bail!("--output: a run without an end cannot be stored; give --duration");
         }
         let plan = Plan {
             name: "measure".to_owned(),
@@ -80,7 +80,7 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         other => other?,
     };
     if result.broke && arguments.tracemark {
-        let text = "tracing was stopped at the break, so the trace ends with the spike; tracing stays off";
+        let text = "tracing was stopped at the break, so the trace ends with the spike; tracing is still off";
         result.warnings.push(Warning::new(WarningCode::TracingStopped, text));
     }
     if arguments.printing.json {

@@ -56,9 +56,9 @@ impl Preview {
             let percent = power.spread * 100.0;
             match power.ratio {
                 Some(ratio) => {
-                    format!("a factor of {ratio:.2} if repeats of one cell differ by {percent:.0} %")
+                    format!("a factor of {ratio:.2} or more if repeats of one cell differ by {percent:.0} %")
                 }
-                None => format!("none if repeats differ by {percent:.0} %"),
+                None => format!("none if repeats of one cell differ by {percent:.0} %"),
             }
         });
         let sizes = sizes.collect::<Vec<_>>().join(", ");
@@ -67,8 +67,8 @@ impl Preview {
             count => format!("{count} comparisons"),
         };
         Some(format!(
-            "the smallest change of {primary} that 8 of 10 such runs find, with {repeats} repeats of each cell and \
-             {comparisons}: {sizes}"
+            "8 of 10 such runs, with {repeats} repeats of each cell and {comparisons}, find these changes of {primary}: \
+             {sizes}"
         ))
     }
 

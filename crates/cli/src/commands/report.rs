@@ -100,7 +100,7 @@ pub(super) fn format_of(
         Some("pdf") => {
             bail!("-o: whylate writes no PDF; write .html and print that file (about two pages)")
         }
-        Some(other) => bail!("-o: a report ends in .html, .md or .txt, not .{other}; or add --format"),
+        Some(other) => bail!("-o: use .html, .md or .txt instead of .{other}, or add --format"),
     })
 }
 

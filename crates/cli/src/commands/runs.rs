@@ -179,7 +179,7 @@ pub(super) fn series(
         }));
     }
     let Some(cell) = cell.filter(|_| !points.is_empty()) else {
-        bail!("no run of plan {plan} has {of}; `whylate report RUN` shows what a run has");
+        bail!("no run of plan {plan} has {of}; `whylate report RUN` shows the statistics of a run");
     };
     points.reverse();
     let values: Vec<f64> = points.iter().map(|point| point.value).collect();
@@ -209,9 +209,9 @@ fn remove(runs: &[PathBuf], yes: bool) -> Result<()> {
     if !yes {
         let names: Vec<String> = runs.iter().map(|run| run.display().to_string()).collect();
         if !stdin().is_terminal() {
-            bail!("{}: add --yes to delete", names.join(", "));
+            bail!("{}: without a terminal, add --yes to delete", names.join(", "));
         }
-        output::message(&format!("delete {} with all that was measured? [y/N]", names.join(", ")));
+        output::message(&format!("delete {} with all measurements? [y/N]", names.join(", ")));
         let mut answer = String::new();
         stdin().read_line(&mut answer)?;
         if !answer.trim().eq_ignore_ascii_case("y") {

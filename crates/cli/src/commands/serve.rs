@@ -54,7 +54,7 @@ fn opened(path: &Path, any_owner: bool) -> Result<Folder> {
     let own = own.with_context(|| format!("{}: --any-owner shows runs of other users", path.display()))?;
     let hidden = whylate_store::foreign_runs(&all);
     if hidden > 0 {
-        output::message(&format!("{hidden} runs of other users are not shown; --any-owner shows these runs"));
+        output::message(&format!("not shown: runs of other users ({hidden}); --any-owner shows these runs"));
     }
     Ok(own)
 }

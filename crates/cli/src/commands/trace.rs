@@ -163,7 +163,7 @@ fn check(arguments: &TraceRecordArguments) -> Result<()> {
         Some(0) => bail!("--worst 0: give the number of largest latencies whose traces are kept, at least 1"),
         Some(_) if arguments.duration.0 == 0 => {
             bail!(
-                "--worst needs --duration: the recording continues until that time is over, for example -D 10m"
+                "--worst needs --duration: the recording continues until the duration is over, for example -D 10m"
             )
         }
         _ => Ok(()),

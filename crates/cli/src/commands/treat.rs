@@ -112,7 +112,7 @@ fn elsewhere(root: &HostRoot) -> Option<Warning> {
     let all = usual.all().ok()?;
     let changed: usize =
         all.iter().filter_map(|place| place.read(root).ok()).map(|contents| contents.open().count()).sum();
-    let text = format!("another journal, {}, lists {changed} changed settings", usual.path().display());
+    let text = format!("another journal, {}, lists changed settings ({changed})", usual.path().display());
     let fix = "to see and restore these settings, run the same command without WHYLATE_STATE_DIR";
     (changed > 0).then(|| Warning::with_fix(WarningCode::Journal, text, fix))
 }
@@ -197,10 +197,10 @@ fn summary(result: &TreatResult) -> String {
             "the changes are unknown: check the settings in the lines above by hand".to_owned()
         }
         _ if is_unknown(result) => format!(
-            "{} of {} {} as before; other changes are unknown: check the settings in the lines above by hand",
+            "{} of {} {} the former value; other changes are unknown: check the settings in the lines above by hand",
             all - left(result),
             settings(all),
-            if all == 1 { "is" } else { "are" }
+            if all == 1 { "has" } else { "have" }
         ),
         _ if all == 0 => "nothing to restore".to_owned(),
         _ if result.restored == Some(true) && all == 1 => "1 setting has its former value".to_owned(),

@@ -213,7 +213,7 @@ fn a_dry_run_checks_everything_and_measures_nothing() {
     assert_eq!(said.code, Some(0), "{said:?}");
     for part in [
         "order: idle, cache, idle, cache",
-        "the smallest change of timer p99.9 that 8 of 10 such runs find, with 2 repeats of each cell and 1 comparison",
+        "8 of 10 such runs, with 2 repeats of each cell and 1 comparison, find these changes of timer p99.9: ",
         "skipped: cell `none`: load `none`: the command `no-such-command` was not found",
         "nothing was measured or changed",
     ] {

@@ -101,8 +101,8 @@ impl Boots<'_> {
             return Ok(BootFound::SameBoot);
         }
         if self.mark().as_deref() != Some(&asked.mark()) {
-            let line = "the machine runs its default boot entry instead; the new entry did not boot, the \
-                        machine crashed during the measurement, or the boot loader ignored the entry";
+            let line = "the machine runs its default boot entry instead of the requested one: that entry did \
+                        not boot, the machine crashed while measuring, or the boot loader ignored the request";
             return Ok(BootFound::Other(line.to_owned()));
         }
         let plan = BootPlan { append: asked.words.join(" "), kernel: Some(asked.kernel.clone()) };
@@ -191,7 +191,7 @@ pub fn every_day(root: &HostRoot) -> Result<(String, String), CampaignError> {
 
 fn boot_id(root: &HostRoot) -> Result<String, String> {
     let id = root.read_trimmed("/proc/sys/kernel/random/boot_id").map_err(|error| error.to_string())?;
-    id.ok_or_else(|| "this machine gives its boots no ID (/proc/sys/kernel/random/boot_id)".to_owned())
+    id.ok_or_else(|| "the kernel reports no boot ID (/proc/sys/kernel/random/boot_id)".to_owned())
 }
 
 fn now_s() -> u64 {

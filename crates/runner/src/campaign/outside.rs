@@ -41,9 +41,9 @@ impl Outside<'_> {
         let Err(error) = written else { return Ok(()) };
         match self.withdraw(&missing) {
             Ok(()) => Err(error),
-            Err(left) => {
-                Err(CampaignError::NotRemoved { problems: format!("{left}; the first error was: {error}") })
-            }
+            Err(left) => Err(CampaignError::NotRemoved {
+                problems: format!("{left}; the campaign could not begin, because: {error}"),
+            }),
         }
     }
 

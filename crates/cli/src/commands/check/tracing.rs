@@ -63,7 +63,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
-        effect: "causes (--causes) and histograms come from tracefs, if tracefs works. They lack senders of interrupts and functions of `preempt_off`; a wake-up costs 1.5 us instead of 0.7 us",
+        effect: "causes (--causes) and histograms come from tracefs, if tracefs works. Senders of interrupts and functions of `preempt_off` are missing; recording a wake-up costs 1.5 us instead of 0.7 us",
         fix: "run as root on the host, on a kernel with CONFIG_BPF_SYSCALL and CONFIG_DEBUG_INFO_BTF that is not locked down",
     },
     Meaning {
@@ -189,13 +189,13 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "TLB flushes by interrupts",
         source: "the processor",
-        effect: "flushes that the processor broadcasts are not counted; they interrupt no CPU",
+        effect: "TLB flushes that the processor broadcasts are not counted; these flushes interrupt no CPU",
         fix: "",
     },
     Meaning {
         name: TRACEFS,
         source: "/sys/kernel/tracing",
-        effect: "nothing can be recorded (whylate trace record), and histograms and causes have no fallback",
+        effect: "`whylate trace record` does not work, and histograms and causes need BPF programs",
         fix: FIX_TRACEFS,
     },
     Meaning {

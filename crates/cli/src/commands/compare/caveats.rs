@@ -35,14 +35,14 @@ fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
         let width = |it: &MeasureResult| it.probe.cpus.iter().find_map(|cpu| cpu.get(BUCKET_NS)).unwrap_or(0);
         if width(first) != width(measure) {
             differs.push(
-                "the width of their histogram buckets: in wider buckets, quantiles are only upper bounds"
+                "the width of their histogram buckets (in wide buckets, quantiles are only upper bounds)"
                     .to_owned(),
             );
         }
         let cpus = |it: &MeasureResult| it.probe.cpus.iter().map(|cpu| cpu.cpu).collect::<CpuSet>();
         if cpus(first) != cpus(measure) {
             differs.push(format!(
-                "their CPUs ({} and {}): only CPUs that both have are compared one by one",
+                "their CPUs ({} and {}; only the common CPUs are compared one by one)",
                 cpus(first),
                 cpus(measure)
             ));
@@ -51,12 +51,12 @@ fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
         let (few, many) = (samples(first).min(samples(measure)), samples(first).max(samples(measure)));
         if few > 0 && many / few >= 2 {
             differs.push(format!(
-                "their length ({few} and {many} samples per CPU): a maximum grows with the number of samples"
+                "their length ({few} and {many} samples per CPU; a maximum grows with the number of samples)"
             ));
         }
         if !differs.is_empty() {
             let text =
-                format!("{} and {} differ in {}", first_path.display(), path.display(), differs.join("; "));
+                format!("{} and {} differ in {}", first_path.display(), path.display(), differs.join(", "));
             found.push(Warning::new(WarningCode::ComparedMixed, text));
         }
     }
@@ -77,9 +77,9 @@ fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
         let is_whole = run.error.is_none() && failed + skipped + missing == 0;
         (!is_whole).then(|| {
             let text = format!(
-                "{}: the run is not complete: {failed} repeats have no result, {missing} repeats did not begin, {skipped} cells were skipped{}",
+                "{}: the run is incomplete (repeats that failed: {failed}, did not begin: {missing}; cells skipped: {skipped}){}",
                 path.display(),
-                run.error.as_ref().map(|error| format!("; {error}")).unwrap_or_default()
+                run.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default()
             );
             Warning::new(WarningCode::ComparedIncomplete, text)
         })

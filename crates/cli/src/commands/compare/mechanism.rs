@@ -39,7 +39,7 @@ pub(super) fn of_one_side(
     let names = cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let most = lacks.values().map(|(max_ns, _)| *max_ns).max().unwrap_or(0);
     Some(format!(
-        "the maxima of CPU or thread {names} of {name} fit a known mechanism, and the other side has no maximum above {}; {what}",
+        "in {name}, maxima of CPU or thread {names} fit a known mechanism; the other side has no maximum above {}. Mechanism: {what}",
         nanoseconds(most)
     ))
 }

@@ -109,7 +109,7 @@ pub(super) fn compare(arguments: &FarmCompareArguments) -> Result<Ending> {
             "damaged": rows.damaged,
         }))?;
     } else {
-        output::print(&format!("0.999 quantiles of {second} divided by those of {first}:\n"))?;
+        output::print(&format!("ratio of 0.999 quantiles, {second} to {first}:\n"))?;
         output::print(&found.iter().map(paragraph).collect::<String>())?;
     }
     let has = |outcome| found.iter().any(|it| it.outcome == outcome);
@@ -139,8 +139,7 @@ fn paragraph(found: &FarmComparison) -> String {
             "    only one board, so there is no interval over boards\n".to_owned()
         }
         None => format!(
-            "    {} boards; their ratios differ by a factor of {:.3} more than the spread of runs explains (heterogeneity {:.0} \
-             %)\n",
+            "    {} boards: beyond the spread of runs, their ratios differ by a factor of {:.3} (heterogeneity {:.0} %)\n",
             found.boards.len(),
             found.spread,
             100.0 * found.heterogeneity
@@ -154,14 +153,14 @@ fn paragraph(found: &FarmComparison) -> String {
     }
     for board in &found.boards {
         let (low, high) = (board.ratio_low, board.ratio_high);
-        let disagrees = if board.disagrees { "disagrees: " } else { "" };
-        text += &format!("    {disagrees}{}: {:.3} ({low:.3} to {high:.3})\n", board.host, board.ratio);
+        let disagrees = if board.disagrees { ", disagrees with the other boards" } else { "" };
+        text += &format!("    {}: {:.3} ({low:.3} to {high:.3}){disagrees}\n", board.host, board.ratio);
     }
     if found.leaves_missed_out {
-        text += "    missed periods left out: some runs were pushed by an earlier version\n";
+        text += "    missed periods are left out, because an earlier version pushed some of the runs\n";
     }
     if !found.left_out.is_empty() {
-        text += &format!("    left out, with fewer than {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
+        text += &format!("    boards left out, with under {RUNS_MIN} runs: {}\n", found.left_out.join(", "));
     }
     text
 }

@@ -68,7 +68,7 @@ impl Server {
             Ok(server) => (Some(server), None),
             Err(error) => {
                 let text =
-                    format!("this process cannot take requests to enable, disable or reset: {error:#}");
+                    format!("requests to enable, disable or reset cannot reach this process: {error:#}");
                 (None, Some(Warning::new(WarningCode::NoControlSocket, text)))
             }
         }
@@ -113,7 +113,7 @@ fn accept(stream: UnixStream, requests: &Sender<(Request, Answer)>) {
 pub(super) fn tell(request: &Request, pid: Option<u32>) -> Result<String> {
     let answer = sockets::ask(WHAT, pid, &serde_json::to_string(request)?)
         .map_err(|error| anyhow!(error.to_string()))?;
-    match serde_json::from_str(&answer).context("the answer is not understood")? {
+    match serde_json::from_str(&answer).context("cannot read the answer of `whylate histograms`")? {
         Reply::Done(text) => Ok(text),
         Reply::Error(text) => Err(anyhow!(text)),
     }

@@ -222,7 +222,7 @@ impl Session<'_> {
             Act::Reset => "reset",
         };
         let which = if cpus.len() == 1 { "CPU" } else { "CPUs" };
-        let mut text = format!("{which} {cpus}: {names}: {done}");
+        let mut text = format!("{names} on {which} {cpus}: {done}");
         if !missing.is_empty() {
             text.push_str(&format!(" (not possible here: {})", missing.join(", ")));
         }

@@ -45,7 +45,7 @@ fn differences(before: &Waits, after: &Waits, cpus: &CpuSet, looked: Duration) -
         let times = count_after.saturating_sub(*count);
         let mean_ns = wait_after.saturating_sub(*wait).checked_div(times)?;
         Some(format!(
-            "CPU {cpu}: in {:.1} s tasks of all priorities waited {} for this CPU on average, {times} times \
+            "CPU {cpu}: in {:.1} s, tasks of all priorities waited for this CPU {times} times, on average {} \
              (/proc/schedstat, which has no maximum)",
             looked.as_secs_f64(),
             nanoseconds(mean_ns)
@@ -70,6 +70,6 @@ mod tests {
         let lines = differences(&before, &after, &"0-3".parse().unwrap(), Duration::from_secs(1));
         assert_eq!(lines.len(), 1, "no task waited for CPU 1: {lines:?}");
         assert!(says("cpu-s-tasks-all", &lines[0]), "{lines:?}");
-        assert!(lines[0].contains(", 4 times "), "{lines:?}");
+        assert!(lines[0].contains(" 4 times,"), "{lines:?}");
     }
 }

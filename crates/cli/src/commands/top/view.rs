@@ -22,7 +22,7 @@ const HELP: [&str; 17] = [
     "",
     "wake    from the wake-up of a counted task to the decision to run it",
     "timer   from the programmed expiry of its timer to this decision",
-    "max     in the interval; worst: since the start, with late task and thief",
+    "max     in the interval; worst: since the start, with the late task and thief",
     "last    the largest latency of each of the last intervals",
     "thieves what had a CPU: share of the interval, longest time, number, CPU",
     "",
@@ -71,7 +71,7 @@ impl View for TopView {
             return line(buffer, area, 0, "whylate top: measuring the first interval", bold);
         };
         let begin = format!(
-            "whylate top, {}: {} of {}, {}",
+            "whylate top, {}: last {} of {}, {}",
             self.host,
             nanoseconds(top.interval_ns),
             nanoseconds(top.elapsed_ns),

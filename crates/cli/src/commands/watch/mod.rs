@@ -148,7 +148,7 @@ fn no_thread(arguments: &WatchArguments) -> String {
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
         (None, None) if arguments.begin.is_some() => format!("none of the watched threads {marks}"),
-        (None, None) => "none of the watched threads ran and slept again".to_owned(),
+        (None, None) => "none of the watched threads ran and then slept".to_owned(),
     }
 }
 
@@ -278,7 +278,8 @@ fn summary(tasks: &[TaskLine], triggers: Option<&TriggerLine>) -> String {
         format!("worst {} of {}{why}", nanoseconds(*ns), task.name)
     });
     let late = (missed > 0).then(|| format!("{} late", count(missed)));
-    let all = format!("{} activations of {} threads", count(activations), tasks.len());
+    let threads = if tasks.len() == 1 { "thread" } else { "threads" };
+    let all = format!("{} activations of {} {threads}", count(activations), tasks.len());
     triggers.map(described).into_iter().chain(worst).chain(late).chain([all]).collect::<Vec<_>>().join(", ")
 }
 

@@ -35,12 +35,12 @@ pub(super) fn page(tasks: &[TaskLine]) -> String {
     head(
         &mut text,
         name,
-        "Time that an actor took from the thread while the thread had work to do.",
+        "Time that the labelled actor took from the thread while the thread had work to do.",
         "counter",
     );
     thieves(&mut text, name, tasks, |took_ns, _| took_ns as f64 / NANOSECONDS);
     let name = "whylate_task_losses_total";
-    head(&mut text, name, "How often an actor took time from the thread.", "counter");
+    head(&mut text, name, "How often the labelled actor took time from the thread.", "counter");
     thieves(&mut text, name, tasks, |_, number| number as f64);
     text
 }

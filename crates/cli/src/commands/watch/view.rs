@@ -15,12 +15,12 @@ use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike, TriggerLine};
 
 const HELP: [&str; 18] = [
-    "up, down, j, k   chooses a thread",
-    "Enter            show its last explained activation as a timeline",
-    "w                show its worst activation as a timeline",
-    "Esc              back to the threads",
-    "s                sorts by worst response, p99.9, p50, late, name",
-    "q, Ctrl-C        ends the watch and prints its result",
+    "up, down, j, k   choose a thread",
+    "Enter            show the thread's last explained activation as a timeline",
+    "w                show the thread's worst activation as a timeline",
+    "Esc              return to the threads",
+    "s                sort by worst response, p99.9, p50, late, name",
+    "q, Ctrl-C        end the watch and print its result",
     "?                this help, and back",
     "",
     "p50, p99.9, max  of the responses: from timer expiry or wake-up to next sleep",
@@ -31,8 +31,8 @@ const HELP: [&str; 18] = [
     "                 itself is left out",
     "A narrow terminal leaves out p50, last, prio, wake, p99.9, late, in this order.",
     "",
-    "An activation is explained when it is above the deadline, or among the worst",
-    "so far. whylate explain DIR --top 1000 shows all of them afterwards.",
+    "An activation is explained if its response is above the deadline, or among the",
+    "worst so far. whylate explain DIR --top 1000 shows all of them afterwards.",
 ];
 
 /// The columns between the thread and the worst cause, and which of them a narrow terminal leaves out first.
@@ -152,11 +152,11 @@ impl WatchView {
 
     fn title(&self) -> String {
         if self.elapsed.0 == 0 {
-            return "whylate watch: begins".to_owned();
+            return "whylate watch: starting".to_owned();
         }
         let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
         format!(
-            "whylate watch: {} {}, {} activations in {}, by {}{}",
+            "whylate watch: {} {}, {} activations in {}, sorted by {}{}",
             self.tasks.len(),
             if self.tasks.len() == 1 { "thread" } else { "threads" },
             count(activations),
@@ -241,7 +241,7 @@ impl View for WatchView {
                 paragraphs(buffer, below, &HELP);
             }
             Page::Last => {
-                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "explained last", below, buffer);
+                draw_spike(task, task.and_then(|it| it.last_spike.as_ref()), "last explained", below, buffer);
             }
             Page::Worst => {
                 draw_spike(task, task.and_then(|it| it.worst_spike.as_ref()), "worst", below, buffer);
@@ -284,11 +284,11 @@ fn cause(task: &TaskLine) -> Option<&Cause> {
     task.worst.as_ref()?.1.first()
 }
 
-/// `worst of control, 4.10 ms: … (9.00 ms by whylate itself)`.
+/// `worst of control, 4.10 ms: … (largest: 9.00 ms by whylate itself)`.
 fn worst(task: &TaskLine) -> Option<String> {
     let (worst_ns, why) = (task.worst.as_ref()?.0, cause(task)?);
     let own = task.by_whylate_ns.filter(|own_ns| *own_ns > worst_ns);
-    let own = own.map(|ns| format!(" ({} by whylate itself)", nanoseconds(ns))).unwrap_or_default();
+    let own = own.map(|ns| format!(" (largest: {} by whylate itself)", nanoseconds(ns))).unwrap_or_default();
     Some(format!("worst of {}, {}: {}{own}", task.name, nanoseconds(worst_ns), super::headline(why)))
 }
 
@@ -358,7 +358,7 @@ fn draw_spike(
         line(buffer, area, row + 2 + nth, &segment_line(segment, spike, bar), Style::new());
     }
     if left > 0 {
-        line(buffer, area, row + 1 + rows, &format!("and {left} shorter stages"), Style::new());
+        line(buffer, area, row + 1 + rows, &format!("not shown: {left} shorter stages"), Style::new());
     }
 }
 

@@ -76,7 +76,7 @@ fn the_chosen_thread_stays_chosen_and_can_be_scrolled_to() {
     more.push(task("t40", 9_000_000));
     view.show(&more, None, Nanos::from_secs(4));
     view.key(KeyCode::Enter);
-    assert!(narrow(&mut view).contains("t39, explained last"));
+    assert!(narrow(&mut view).contains("t39, last explained"));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn help_and_warnings_are_not_cut_off() {
 #[test]
 fn before_the_first_figures_none_are_shown() {
     let text = narrow(&mut WatchView::new());
-    assert!(text.starts_with("whylate watch: begins\n") && !text.contains(" 0 "), "{text}");
+    assert!(text.starts_with("whylate watch: starting\n") && !text.contains(" 0 "), "{text}");
 }
 
 #[test]
