@@ -247,13 +247,13 @@ impl Target {
             Some(Errno::ACCESS | Errno::PERM) => {
                 "; run as root (the kernel refuses some values even to root)"
             }
-            Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
+            Some(Errno::ROFS) => "; its file system is mounted read-only, as in containers",
             Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
                 "; its cgroup allows none of these CPUs (if a shield made that cgroup, apply this treatment before the shield)"
             }
             Some(Errno::INVAL) => "; the kernel does not accept this value here",
-            Some(Errno::BUSY) => "; it is in use, or no other CPU can do the work",
-            Some(Errno::NOENT) => "; it does not exist",
+            Some(Errno::BUSY) => "; the setting is in use, or no other CPU can take over the work",
+            Some(Errno::NOENT) => "; this file or task does not exist",
             _ => "",
         };
         let value = text.trim_end().replace('\n', "; ");
@@ -291,7 +291,9 @@ fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(root.path(path))?;
     match file.write(text.as_bytes())? {
         written if written == text.len() => Ok(()),
-        written => Err(io::Error::other(format!("only {written} of {} bytes were accepted", text.len()))),
+        written => {
+            Err(io::Error::other(format!("the kernel accepted only {written} of {} bytes", text.len())))
+        }
     }
 }
 
@@ -348,7 +350,7 @@ fn group_of(
         Some(group) => Ok(Some(group)),
         None if !task.is_alive(root) => Ok(None),
         None => {
-            let problem = format!("no such hierarchy in {file}");
+            let problem = format!("{file} does not list this cgroup hierarchy");
             Err(TreatError::Malformed { target: target.to_owned(), problem })
         }
     }

@@ -91,7 +91,8 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => "run as root",
         std::io::ErrorKind::ReadOnlyFilesystem => {
-            "it is mounted read-only, as in containers: run whylate outside the container, or in a privileged container"
+            "its file system is mounted read-only, as in containers: run whylate outside the container, \
+             or in a privileged one"
         }
         std::io::ErrorKind::NotFound => "this machine has no such file",
         _ => "the kernel refuses to write it",
@@ -130,6 +131,6 @@ pub(crate) fn sysctl_path(key: &str) -> Result<String, Impossible> {
     if is_clean {
         Ok(format!("/proc/sys/{path}"))
     } else {
-        Err(Impossible::new(format!("`{key}` is not a sysctl")))
+        Err(Impossible::new(format!("`{key}` is not a sysctl key; `sysctl -a` lists the keys")))
     }
 }
