@@ -99,15 +99,15 @@ pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             continue;
         }
         let word = if value.is_empty() { name } else { format!("{name}={value}") };
-        let said = if is_logged { " (the kernel's log calls it unknown)" } else { "" };
-        let meant = meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+        let said = if is_logged { " (unknown according to the kernel's log)" } else { "" };
+        let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
         found.push(format!("`{word}`{said}{meant}"));
     }
     if found.is_empty() {
         return None;
     }
     code.advice(format!("the kernel does not know some words of its command line: {}", found.join("; ")))
-        .effect("an unknown word has no effect")
+        .effect("the kernel ignores these words, so the options that they should set have no effect")
         .seen("/proc/cmdline", line.clone())
         .boot("correct or remove the word")
         .into()
@@ -433,7 +433,7 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if found.is_empty() {
         return None;
     }
-    code.advice(format!("programs poll the CPUs: {}", found.join(", ")))
+    code.advice(format!("these programs may read registers (MSRs) of all CPUs: {}", found.join(", ")))
         .effect(
             "each read of /dev/cpu/N/msr (power, temperature) interrupts CPU N, even if that CPU is isolated; such programs \
              often read all CPUs every 10 s",
@@ -488,7 +488,10 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are exempt, and in newer kernels isolated CPUs, too")
+        .effect(
+            "since Linux 6.9, an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` \
+             (and, in newer kernels, isolated CPUs) do not",
+        )
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))
