@@ -24,7 +24,7 @@ fn watch(folder: &Path, arguments: &[&str]) -> Said {
 fn is_possible(said: &Said, folder: &Path) -> bool {
     if [&said.stdout, &said.stderr]
         .iter()
-        .any(|text| text.contains("an activation begins when the thread first runs"))
+        .any(|text| text.contains("latencies begin when a thread first runs"))
     {
         skip(Need::Rights, "the kernel tells an ordinary user too little");
         return false;

@@ -50,9 +50,8 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
     let finding = Finding {
         treatment: None,
         ..code.advice(
-            "for waiting ordinary tasks, the kernel's fair \
-         server takes 50 ms of each second (unless changed) \
-         from a real-time loop that never sleeps",
+            "for waiting ordinary tasks, the kernel's fair server takes 50 ms of each second (unless \
+             changed) from a real-time loop that never sleeps",
         )
     };
     let finding = finding.effect("the gaps in the loop are not caused by slow kernel code").now(format!(

@@ -208,7 +208,9 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
         }
         HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
             let share = 100 * bytes / spec.working_set.0;
-            let text = format!("only {share} % of a memory load's buffer is on huge pages");
+            let text = format!(
+                "only {share} % of a memory load's buffer is on huge pages, so TLB misses slow the load down"
+            );
             warnings.push(Warning::with_fix(WarningCode::FewHugePages, text, fix));
         }
         _ => {}
