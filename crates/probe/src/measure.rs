@@ -93,7 +93,7 @@ pub struct TaskLine {
     pub period_ns: Option<u64>,
     /// The largest responses of the last seconds, oldest first.
     pub strip: Vec<u64>,
-    /// The worst response and its causes. A response that whylate itself delayed counts only without any other.
+    /// The worst response and its causes. Responses that whylate delayed count only without any other.
     #[serialize_always]
     pub worst: Option<(u64, Vec<Cause>)>,
     /// The largest response that whylate itself delayed, unless it is `worst`.

@@ -266,8 +266,8 @@ fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "tasks cannot be watched. Without root, watch only your own tasks, set `sysctl \
-             kernel.perf_event_paranoid` to 2 or less, and allow perf_event_open in seccomp (container, sandbox); \
-             {refusal}"
+             kernel.perf_event_paranoid` to 2 or less, and allow perf_event_open in seccomp (container, \
+             sandbox); {refusal}"
         ),
         _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
     };
