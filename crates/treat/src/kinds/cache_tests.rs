@@ -76,7 +76,7 @@ fn code_and_data_get_the_same_ways() {
 fn other_groups_that_overlap_are_named() {
     let group = "== sys/fs/resctrl/db/schemata\nL3:0=fff;1=00f\n";
     let planned = plan(&format!("{MACHINE}{group}"), 50, None).unwrap();
-    assert!(says("groups-db-keep-their", &planned.warnings[0].text), "{:?}", planned.warnings);
+    assert!(says("groups-still-use-cache", &planned.warnings[0].text), "{:?}", planned.warnings);
     let apart = "== sys/fs/resctrl/db/schemata\nL3:0=fff;1=f00\n";
     assert_eq!(plan(&format!("{MACHINE}{apart}"), 50, None).unwrap().warnings, []);
 }
