@@ -22,10 +22,10 @@ usage: cargo xtask lab COMMAND
                              all, or those whose `PROFILE KERNEL/CAUSE/RECORDING` contains a WORD
   test [WORD…] [--all-kernels|--brief]
                              builds the lab and runs its tests
-                             WORD           a kernel to test, or a part of the names of the tests to run
+                             WORD           a kernel, or a part of the names of the tests to run
                              --all-kernels  runs each test on all kernels
-                             --brief        runs fewer tests, and tests that hardly depend on preemption
-                                            only on the real-time kernels
+                             --brief        runs fewer tests; those that hardly depend on
+                                            preemption run only on the real-time kernels
                              Without a kernel or --all-kernels, each test chooses its kernels.
 
 MACHINE is a profile, a kernel, an image or a device; several words describe one machine.
