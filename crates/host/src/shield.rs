@@ -105,9 +105,8 @@ pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> Stri
     let inside = shielded(root).unwrap_or_default().intersection(cpus);
     match error.kind() {
         io::ErrorKind::PermissionDenied if !inside.is_empty() => format!(
-            "CPU {inside} is shielded by another whylate or `whylate treat apply shield`, and this user \
-             may not \
-             use the shield; wait until the shield is removed, or measure another CPU"
+            "CPU {inside} is shielded by another whylate or `whylate treat apply shield`, and this user may \
+             not use the shield; wait until the shield is removed, or measure another CPU"
         ),
         io::ErrorKind::InvalidInput => {
             format!(

@@ -223,8 +223,7 @@ pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
         (!shared.is_empty()).then_some((pid, shared))
     })?;
     let text = format!(
-        "another whylate (pid {pid}) also measures CPU {shared}: the measuring threads of both delay each \
-         other"
+        "another whylate (pid {pid}) also measures CPU {shared}: their measuring threads delay each other"
     );
     Some(Warning::with_fix(
         WarningCode::OtherWhylate,

@@ -94,10 +94,8 @@ fn pin(pid: Option<rustix::process::Pid>, cpus: &CpuSet) -> io::Result<()> {
     let mut set = KernelCpuSet::new();
     for cpu in cpus.iter() {
         if cpu.0 as usize >= KernelCpuSet::MAX_CPU {
-            let message = format!(
-                "CPU {cpu} is beyond the {} CPUs that sched_setaffinity supports",
-                KernelCpuSet::MAX_CPU
-            );
+            let message =
+                format!("CPU {cpu} is beyond the {} CPUs of sched_setaffinity", KernelCpuSet::MAX_CPU);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         set.set(cpu.0 as usize);

@@ -56,10 +56,7 @@ impl SharedWords {
         };
         let bytes = field("value_size").zip(field("max_entries")).map_or(0, |(size, count)| size * count);
         if bytes < length * size_of::<u64>() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the file is not a BPF map of the expected size",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is no BPF map of this size"));
         }
         Self::map(file, length)
     }

@@ -28,9 +28,7 @@ pub(crate) fn tool(root: &HostRoot) -> Option<&'static str> {
 pub(crate) fn clock_max_mhz(root: &HostRoot, address: &str) -> io::Result<u32> {
     let query = ["--query-gpu=clocks.max.graphics", "--format=csv,noheader,nounits"];
     let text = run(root, &[&["-i", address][..], &query].concat())?;
-    text.trim()
-        .parse()
-        .map_err(|_| io::Error::other(format!("nvidia-smi printed `{}` instead of a clock", text.trim())))
+    text.trim().parse().map_err(|_| io::Error::other(format!("nvidia-smi gave no clock: `{}`", text.trim())))
 }
 
 /// What the clock of a device is locked to: `MIN,MAX` in MHz, or [`UNLOCKED`].
@@ -84,9 +82,8 @@ fn note(address: &str) -> String {
 
 /// Runs the tool; an error has what it said.
 fn run(root: &HostRoot, arguments: &[&str]) -> Result<String, Failure> {
-    let place = tool(root).ok_or_else(|| {
-        Failure::Refused(io::Error::new(io::ErrorKind::NotFound, "nvidia-smi is not installed"))
-    })?;
+    let place = tool(root)
+        .ok_or_else(|| Failure::Refused(io::Error::new(io::ErrorKind::NotFound, "nvidia-smi is missing")))?;
     let mut command = Command::new(root.path(place));
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(Failure::Refused)?;

@@ -291,9 +291,7 @@ fn write_file(root: &HostRoot, path: &str, text: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).truncate(true).open(root.path(path))?;
     match file.write(text.as_bytes())? {
         written if written == text.len() => Ok(()),
-        written => {
-            Err(io::Error::other(format!("the kernel accepted only {written} of {} bytes", text.len())))
-        }
+        written => Err(io::Error::other(format!("only {written} of {} bytes were accepted", text.len()))),
     }
 }
 

@@ -46,8 +46,7 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
     if Path::is_file(&path) {
         return Ok(path);
     }
-    let text =
-        format!("the program {NAME} was not found ({how}: {}); install {NAME} at this path", path.display());
+    let text = format!("{NAME} was not found ({how}: {}); install {NAME} at this path", path.display());
     Err(LoadError::Unavailable(format!("{text}, or set {VARIABLE} to the path of {NAME}")))
 }
 
@@ -120,9 +119,7 @@ pub fn gpu_copies(
         }
         break serde_json::from_value(answer["table"].take());
     };
-    table
-        .map(Some)
-        .map_err(|error| LoadError::Unavailable(format!("the answer of {NAME} is not valid: {error}")))
+    table.map(Some).map_err(|error| LoadError::Unavailable(format!("{NAME} gave an invalid answer: {error}")))
 }
 
 /// The helper's only answer to a word.
@@ -200,9 +197,8 @@ impl Acts for GpuPlan {
         let missing = || LoadError::Unavailable(format!("only {NAME} can run the gpu load"));
         let maker = MAKER.get().ok_or_else(missing)?;
         if let Some(priority) = self.priority {
-            schedule_this_thread(Scheduling::Fifo(u32::from(priority))).map_err(LoadError::system(
-                format!("setting SCHED_FIFO priority {priority} for the gpu load"),
-            ))?;
+            schedule_this_thread(Scheduling::Fifo(u32::from(priority)))
+                .map_err(LoadError::system(format!("setting SCHED_FIFO {priority} for the gpu load")))?;
         }
         maker(self)
     }

@@ -11,9 +11,7 @@ const ALL: &str = "all";
 impl Planner for EthtoolPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         if !surroundings.root.is_real() {
-            return Err(Impossible::new(
-                "network drivers can be queried only on the running machine, not below another root folder",
-            ));
+            return Err(Impossible::new("network drivers can be queried only on the running machine"));
         }
         let known = surroundings.root.list(FOLDER)?;
         let is_all = self.interfaces.iter().any(|name| name == ALL);

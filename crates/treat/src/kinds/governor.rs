@@ -30,10 +30,8 @@ impl Planner for GovernorPlan {
             for policy in policies(surroundings, &cpus)? {
                 let more = policy.cpus.difference(&cpus);
                 if !more.is_empty() {
-                    let text = format!(
-                        "CPU {more} shares its frequency with CPU {cpus}: the change applies to all of \
-                         these CPUs"
-                    );
+                    let text =
+                        format!("CPU {more} shares its frequency with CPU {cpus}, so all of them change");
                     planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;
@@ -150,10 +148,7 @@ fn turbo_change(surroundings: &Surroundings, turbo: bool) -> Result<Change, Impo
     for (path, value) in files {
         if surroundings.root.exists(path) {
             required_file(surroundings, path, "")?;
-            let effect = match turbo {
-                true => "turbo is on: CPUs may run above their nominal frequency",
-                false => "turbo is off: no CPU runs above its nominal frequency",
-            };
+            let effect = format!("turbo (frequencies above nominal) is {}", if turbo { "on" } else { "off" });
             return Ok(Change::required(Target::file(path), if value { "1" } else { "0" }, effect));
         }
     }

@@ -67,10 +67,8 @@ impl Planner for GpuPowerPlan {
         });
         if planned.changes.is_empty() {
             let names: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
-            let reason = format!(
-                "runtime power management and a clock that can be set are both missing on {}",
-                names.join(", ")
-            );
+            let reason =
+                format!("runtime power management and settable clocks are missing on {}", names.join(", "));
             return Err(Impossible::new(reason));
         }
         Ok(planned)
@@ -158,8 +156,7 @@ fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(
             Ok(change) => planned.changes.push(change),
             Err(reason) => {
                 let text = format!("the clock of {name} is not changed: {reason}");
-                let fix = "install nvidia-smi in the version of the loaded driver, and try `nvidia-smi -q \
-                     -d CLOCK`";
+                let fix = "install nvidia-smi of the driver's version, and try `nvidia-smi -q -d CLOCK`";
                 planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
             }
         },

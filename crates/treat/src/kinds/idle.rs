@@ -48,8 +48,7 @@ fn states(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Result<Ve
         }
         let name = root.read_trimmed(&file("name"))?.unwrap_or_default();
         required_file(surroundings, &file("disable"), "this kernel cannot disable idle states")?;
-        let effect =
-            format!("CPU {cpu} does not use idle state {name}, which takes {latency_us} us to leave");
+        let effect = format!("CPU {cpu} avoids idle state {name}, which takes {latency_us} us to leave");
         changes.push(Change::required(Target::file(file("disable")), "1", effect));
     }
     Ok(changes)

@@ -172,8 +172,8 @@ fn named(
     let meant: Vec<&Interrupt> = known.iter().filter(|interrupt| interrupt.is_named(text)).collect();
     if meant.is_empty() {
         let reason = format!(
-            "no interrupt is called `{text}`; give a number from /proc/interrupts, a device, a driver, a \
-             PCI address, `graphics`, `msi` or `all`"
+            "no interrupt is called `{text}`; give a number from /proc/interrupts, a device, a driver, a PCI \
+             address, `graphics`, `msi` or `all`"
         );
         return Err(Impossible::new(reason));
     }

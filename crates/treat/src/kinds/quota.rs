@@ -72,8 +72,7 @@ fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warn
     if pids.contains(&INIT) {
         let reason = format!(
             "`{process}` is process {INIT} (init): with a quota on init, the whole machine may stop \
-             responding; \
-             name the process that uses the CPU time"
+             responding; name the process that uses the CPU time"
         );
         return Err(Impossible::new(reason));
     }
@@ -119,8 +118,7 @@ impl Groups {
             }
         }
         let reason = "no control group can limit CPU time: the controller `cpu` of cgroup v1 or v2 is not \
-             mounted, or this \
-                      kernel was built without CONFIG_CFS_BANDWIDTH";
+             mounted, or this kernel was built without CONFIG_CFS_BANDWIDTH";
         Err(Impossible::new(reason))
     }
 

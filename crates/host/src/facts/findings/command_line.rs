@@ -489,8 +489,8 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
         .effect(
-            "since Linux 6.9, an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` \
-             (and, in newer kernels, isolated CPUs) do not",
+            "since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are \
+             exempt, and in newer kernels isolated CPUs, too",
         )
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")

@@ -67,8 +67,8 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "on each CPU, the real-time tasks of this process's control group may together use {budget} us of each \
                  period (RT_GROUP_SCHED)"
             ))
-            .effect("once a group has used up this time, its real-time tasks are throttled until the next \
-                 period")
+            .effect("when this time is used up, the group's real-time tasks are throttled until the \
+                 period ends")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };

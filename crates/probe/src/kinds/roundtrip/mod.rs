@@ -132,8 +132,7 @@ fn methods(
     warnings.push(Warning::new(
         WarningCode::NoSpinOnOneCpu,
         format!(
-            "the method spin is left out: on CPU {} alone, the waiting loop keeps the answering loop from \
-             running",
+            "the method spin is left out: on CPU {} alone, its waiting loop would block the answering loop",
             pair.from
         ),
     ));

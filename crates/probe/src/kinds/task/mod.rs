@@ -102,18 +102,14 @@ fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     }
     if let Some(pid) = plan.pid {
         let is_there = host.exists(&format!("/proc/{pid}/task"));
-        let missing = || {
-            ProbeError::Failed(format!(
-                "there is no process {pid}; `pgrep -l NAME` shows the PIDs of processes called NAME"
-            ))
-        };
+        let missing =
+            || ProbeError::Failed(format!("there is no process {pid}; `pgrep -l NAME` lists PIDs by name"));
         return if is_there { Ok(TaskTarget::Process(pid)) } else { Err(missing()) };
     }
     if let Some(name) = &plan.cgroup {
         let missing = || {
             ProbeError::Failed(format!(
-                "there is no control group, unit or container `{name}` in /sys/fs/cgroup; `systemd-cgls` \
-                 lists them"
+                "there is no control group, unit or container `{name}` in /sys/fs/cgroup: `systemd-cgls` lists them"
             ))
         };
         return unit_group(host, name).map(TaskTarget::Group).ok_or_else(missing);
@@ -429,10 +425,7 @@ impl Watching {
                     "activations had not ended when the watch ended, and count with their length so far",
                 ],
             ),
-            (
-                losses.unwatched,
-                ["task was not watched (too many tasks)", "tasks were not watched (too many tasks)"],
-            ),
+            (losses.unwatched, ["task was not watched (too many)", "tasks were not watched (too many)"]),
             (losses.missed, missed.each_ref().map(String::as_str)),
             (
                 losses.unread_texts,
@@ -455,13 +448,7 @@ impl Watching {
                     "triggers are not explained: too many came, so only the first of each second is",
                 ],
             ),
-            (
-                losses.unaudited,
-                [
-                    "audited system call was not counted (too many)",
-                    "audited system calls were not counted (too many)",
-                ],
-            ),
+            (losses.unaudited, ["audited system call was lost", "audited system calls were lost"]),
             (
                 self.not_explained,
                 [

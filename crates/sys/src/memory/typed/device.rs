@@ -158,8 +158,7 @@ impl Backend for CarveOut {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let Some(place) = device else {
             return Err(format!(
-                "no range is given: boot with memmap=16M$ADDRESS, and name this range with --device \
-                 {DEV_MEM}@ADDRESS"
+                "no range is given: boot with memmap=16M$ADDRESS and name it with --device {DEV_MEM}@ADDRESS"
             ));
         };
         let (file, address) =

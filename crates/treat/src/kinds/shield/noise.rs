@@ -83,8 +83,7 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
     let ticking = sides.shielded.difference(&tickless(root)?);
     if !ticking.is_empty() {
         let text = format!(
-            "CPU {ticking} still has the periodic tick while busy: only the kernel command line can stop \
-             this tick"
+            "CPU {ticking} still has the tick while busy: only the kernel command line can stop the tick"
         );
         let fix = format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL");
         planned.warnings.push(Warning::with_fix(WarningCode::LocalTimerStays, text, fix));
