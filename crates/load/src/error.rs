@@ -74,8 +74,8 @@ pub enum LoadError {
         /// Where the command was looked for, as the end of a sentence.
         place: String,
     },
-    /// The command ended before it was stopped.
-    #[error("the command `{command}` ended by itself ({how}) before it was stopped{output}")]
+    /// The command ended before the load was stopped.
+    #[error("the command `{command}` ended too early ({how}){output}")]
     CommandEnded {
         command: String,
         /// Exit status or signal.

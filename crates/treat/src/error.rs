@@ -57,8 +57,8 @@ pub enum TreatError {
     },
     /// Treatments that were applied by hand are in force.
     #[error(
-        "settings that `{command}` changed ({count}) have been in force since {since}; restore them first: \
-         whylate treat restore"
+        "settings changed by `{command}` have been in force since {since} (number of settings: {count}); \
+         restore them first: whylate treat restore"
     )]
     InForce {
         count: usize,

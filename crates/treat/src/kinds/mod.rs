@@ -95,7 +95,7 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
              in a privileged one"
         }
         std::io::ErrorKind::NotFound => "this machine has no such file",
-        _ => "the kernel refuses to write it",
+        _ => "the kernel refuses writes to this file",
     };
     Err(Impossible::new(format!("cannot write {path}: {error}; {remedy}")))
 }

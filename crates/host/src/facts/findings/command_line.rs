@@ -236,7 +236,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
     let differ = |asked_for: CpuSet, is: &CpuSet, path, why| {
         let missing = asked_for.intersection(&sets.present).difference(is);
         (!missing.is_empty())
-            .then(|| Gap(asked.clone(), format!("it has no effect on {}", named(&missing)), path, why))
+            .then(|| Gap(asked.clone(), format!("no effect on {}", named(&missing)), path, why))
     };
     let text = |path: &'static str, is_so: &dyn Fn(&str) -> bool, why: &'static str| {
         let found = live.text(path)?;
@@ -261,7 +261,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
             let is_any = live.table.threads.iter().any(|thread| thread.name.starts_with("rcuo"));
             let why = "CONFIG_RCU_NOCB_CPU is not built in";
             (!is_any && !live.table.threads.is_empty())
-                .then(|| Gap(asked, "there is no thread rcuo…".to_owned(), "/proc/PID/comm", why))
+                .then(|| Gap(asked, "no thread is named rcuo…".to_owned(), "/proc/PID/comm", why))
         }
         "irqaffinity" => {
             let is = live.mask(DEFAULT_AFFINITY)?;
@@ -439,7 +439,8 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
              often read all CPUs every 10 s",
         )
         .seen("/proc/PID/comm", found.join(", "))
-        .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or make it poll less often")
+        .now("while real-time tasks run, stop these programs, disable their MSR plugins (telegraf: \
+             intel_powerstat), or make them poll less often")
         .into()
 }
 
@@ -489,8 +490,8 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
         .effect(
-            "since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are \
-             exempt, and in newer kernels isolated CPUs, too",
+            "since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are exempt, \
+             and in newer kernels isolated CPUs, too",
         )
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")

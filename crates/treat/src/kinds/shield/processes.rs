@@ -171,7 +171,7 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
         inside(
             file("cpuset.cpus.partition"),
             "isolated",
-            format!("only tasks of the group run on CPU {cpus}, and no load is balanced there"),
+            format!("only tasks of the group run on CPU {cpus}, without load balancing"),
         ),
     ])
 }
