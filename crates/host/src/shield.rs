@@ -199,7 +199,7 @@ mod tests {
             with_root(text, |root| why_not_pinned(root, &cpus, &io::Error::from(kind)))
         };
         let marked = "== run/whylate-shield.cpus := 1-2\n";
-        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is in a shield"));
+        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is shielded"));
         assert!(why("", io::ErrorKind::PermissionDenied).starts_with("cannot pin a thread to CPU 1: "));
         assert!(why("", io::ErrorKind::InvalidInput).contains("a cpuset"));
     }

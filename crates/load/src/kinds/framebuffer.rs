@@ -311,7 +311,7 @@ mod tests {
                 Ok(mut act) => {
                     act.turn().unwrap();
                     assert_eq!(fs::read(place).unwrap()[..20_480], expected, "{variant}");
-                    assert!(act.describe().contains("ms each"), "{}", act.describe());
+                    assert!(act.describe().contains("each for at least"), "{}", act.describe());
                 }
                 Err(error) => assert!(error.to_string().contains("this CPU cannot copy"), "{error}"),
             }

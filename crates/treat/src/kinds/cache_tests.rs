@@ -86,7 +86,7 @@ fn a_cache_that_cannot_be_partitioned_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
     assert!(says("this-kernel-has-no", reason("== proc/cpuinfo := flags : fpu cat_l3\n")));
     assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot partition caches"));
-    assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
+    assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are in use"));
     assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be partitioned"));
     assert!(
         reason(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:0=f\n"))
