@@ -31,7 +31,7 @@ impl Planner for GovernorPlan {
                 let more = policy.cpus.difference(&cpus);
                 if !more.is_empty() {
                     let text =
-                        format!("CPU {more} shares its frequency with CPU {cpus}, so all of them change");
+                        format!("CPU {more} shares its frequency with CPU {cpus}, and gets the same setting");
                     planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;
