@@ -126,8 +126,7 @@ fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     let filesystems = root.read("/proc/filesystems")?.unwrap_or_default();
     let is_known = filesystems.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
     if !is_known || !root.exists(MOUNT) {
-        let reason = "this kernel has no resctrl; use a kernel with CONFIG_X86_CPU_RESCTRL, and boot without \
-             any `rdt=` that switches resctrl off";
+        let reason = "this kernel has no resctrl; use a kernel with CONFIG_X86_CPU_RESCTRL, and boot without any `rdt=` that switches resctrl off";
         return Err(Impossible::new(reason));
     }
     let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());

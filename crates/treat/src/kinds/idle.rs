@@ -34,8 +34,7 @@ fn states(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Result<Ve
     let states = root.list_numbered(&folder, "state")?;
     if states.is_empty() {
         let reason = format!(
-            "CPU {cpu} has no idle states in {folder}: no cpuidle driver is in use (because of `idle=` on \
-             the kernel command line, or in a virtual machine)"
+            "CPU {cpu} has no idle states in {folder}: no cpuidle driver is in use (because of `idle=` on the kernel command line, or in a virtual machine)"
         );
         return Err(Impossible::new(reason));
     }

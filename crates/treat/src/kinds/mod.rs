@@ -91,8 +91,7 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => "run as root",
         std::io::ErrorKind::ReadOnlyFilesystem => {
-            "its file system is mounted read-only, as in containers: run whylate outside the container, or \
-             in a privileged one"
+            "its file system is mounted read-only, as in containers: run whylate outside the container, or in a privileged one"
         }
         std::io::ErrorKind::NotFound => "this machine has no such file",
         _ => "the kernel refuses writes to this file",

@@ -37,8 +37,7 @@ impl Planner for CpuQuotaPlan {
         let threads: Vec<&ThreadRow> = all.iter().filter(|thread| pids.contains(&thread.pid)).collect();
         let mut planned = Planned { warnings: check(&self.process, &pids, &threads)?, ..Planned::default() };
         if stops_tasks_with_locks(root)? {
-            let reason = "on PREEMPT_RT before Linux 6.18, a quota can throttle tasks that hold kernel \
-                 locks, and this can hang the machine";
+            let reason = "on PREEMPT_RT before Linux 6.18, a quota can throttle tasks that hold kernel locks, and this can hang the machine";
             return Err(Impossible::new(reason));
         }
         let groups = Groups::find(root)?;

@@ -83,12 +83,7 @@ fn interrupts_processes_and_parameters_that_do_not_exist() {
         format!("kind = \"module-parameter\"\nmodule = \"{module}\"\nparameter = \"{name}\"\nvalue = \"0\"")
     };
     refuse("desktop-smt", None, &parameter("nvidia", "x"), &["module `nvidia` is not loaded"]);
-    refuse(
-        "desktop-smt",
-        None,
-        &parameter("i915", "psr"),
-        &["choose from the module's parameters enable_psr"],
-    );
+    refuse("desktop-smt", None, &parameter("i915", "psr"), &["are [enable_psr"]);
     refuse("desktop-smt", None, &parameter("../i915", "psr"), &["give a name without"]);
 }
 

@@ -439,8 +439,7 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
              often read all CPUs every 10 s",
         )
         .seen("/proc/PID/comm", found.join(", "))
-        .now("while real-time tasks run, stop these programs, disable their MSR plugins (telegraf: \
-             intel_powerstat), or make them poll less often")
+        .now("while real-time tasks run, stop these programs, disable their MSR plugins (telegraf: intel_powerstat), or make them poll less often")
         .into()
 }
 
@@ -489,10 +488,7 @@ pub(super) fn pulled_timers(inquiry: &Inquiry, code: FindingCode) -> Option<Find
         return None;
     }
     code.advice(format!("isolated {} may run timers of other CPUs", named(&open)))
-        .effect(
-            "since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are exempt, \
-             and in newer kernels isolated CPUs, too",
-        )
+        .effect("since Linux 6.9 an idle CPU handles timers of other idle CPUs; CPUs in `nohz_full` are exempt, and in newer kernels isolated CPUs, too")
         .seen(PATH, "1")
         .now("sudo sysctl -w kernel.timer_migration=0")
         .boot(format!("boot with `nohz_full={open}`"))

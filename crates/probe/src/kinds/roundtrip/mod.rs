@@ -94,16 +94,13 @@ fn kind(
     let counter = CounterKind::select(facts);
     let halves = counters_agree(counter, pair, facts);
     if !halves {
-        warnings.push(Warning::new(
-            WarningCode::NoOneWayTimes,
-            format!(
-                "the clock source is {}, not the time-stamp counter, so the counters of CPU {} and CPU {} \
-                 may differ: only whole round trips are measured",
-                facts.clock.source.as_deref().unwrap_or("unknown"),
-                pair.from,
-                pair.to
-            ),
-        ));
+        let text = format!(
+            "the clock source is {}, not the time-stamp counter, so the counters of CPU {} and CPU {} may differ: only whole round trips are measured",
+            facts.clock.source.as_deref().unwrap_or("unknown"),
+            pair.from,
+            pair.to
+        );
+        warnings.push(Warning::new(WarningCode::NoOneWayTimes, text));
     }
     Ok(RoundtripSpec {
         pair,

@@ -16,9 +16,7 @@ use whylate_record::tasks::{Explained, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
-const WITHOUT_PROGRAMS: &str = "latencies begin when a thread first runs after a wake-up, and end with its \
-     next sleep. Not recorded: how long wake-ups took, which thread had the CPU, what the thread slept for, \
-     what woke it";
+const WITHOUT_PROGRAMS: &str = "latencies begin when a thread first runs after a wake-up, and end with its next sleep. Not recorded: how long wake-ups took, which thread had the CPU, what the thread slept for, what woke it";
 
 pub(super) enum Source {
     Kernel(Box<TaskWatch>, TaskExplainer),

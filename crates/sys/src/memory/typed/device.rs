@@ -95,9 +95,8 @@ impl Backend for PciResource {
             }
         }
         if offers.is_empty() {
-            return Err("no PCI device has a region that is known to be plain memory (ivshmem); name the \
-                        resource file of a device with --device. whylate overwrites the file's bytes, so the \
-                        device's driver must not be loaded"
+            return Err("no PCI device has a region that is known to be plain memory (ivshmem); name the resource file of a \
+                        device with --device. whylate overwrites the file, so the device's driver must not be loaded"
                 .to_owned());
         }
         Ok(offers)
