@@ -26,7 +26,7 @@ fn payload(image: &[u8]) -> Result<&[u8], String> {
         let bytes = image.get(offset..offset + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
         bytes
             .map(|bytes| u32::from_le_bytes(bytes) as usize)
-            .ok_or_else(|| "the image ends in its header".into())
+            .ok_or_else(|| "the image is cut off in its header".into())
     };
     if image.get(0x202..0x206) != Some(b"HdrS") {
         return Err("not a Linux kernel image: no HdrS at 0x202".into());
@@ -67,7 +67,7 @@ pub(crate) fn extract(bzimage: &Path, vmlinux: &Path) -> Result<(), LabError> {
     });
     let unpacked = unpacked.map_err(|source| LabError::Start { command: (*program).to_owned(), source })?;
     if !unpacked.stdout.starts_with(ELF_MAGIC) {
-        return Err(wrong(format!("{program} did not unpack an ELF file from it")));
+        return Err(wrong(format!("{program} unpacked no ELF file from this image")));
     }
     crate::host::write(vmlinux, &unpacked.stdout)
 }

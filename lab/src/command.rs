@@ -11,21 +11,26 @@ use whylate_lab::{Architecture, Cache, Device, Image, Kernel, Lab, LabError, Mac
 const USAGE: &str = "\
 usage: cargo xtask lab COMMAND
 
-  build [IMAGE…] [KERNEL…]      kernels, plant.ko and root file systems (default: base and graphics) into the cache;
-                                rt-5.10, and arm64 with what it needs, only when they are named
-  run [MACHINE…] -- SCRIPT…     boots a machine and runs a shell script in it
-  shell [MACHINE…]              boots a machine and reads commands, one per line
-  tools                         installs the programs that the lab needs, where it may
-  list                          what is in the cache, and what a MACHINE is made of
-  corpus [NAME…]                records the traces with planted causes again (fixtures/traces/planted), or those whose
-                                `MACHINE KERNEL/CAUSE/RECORDING` contains one of the words
+  build [IMAGE…] [KERNEL…]   builds the kernels, plant.ko and the root file systems (without IMAGE:
+                             base and graphics) into the cache; rt-5.10 and arm64-rt-new are built
+                             only if you name them
+  run [MACHINE…] -- SCRIPT…  boots a machine and runs a shell script in this machine
+  shell [MACHINE…]           boots a machine and runs the commands that you type, one per line
+  tools                      installs missing programs that the lab needs on the host (as root)
+  list                       lists the cache, and the words that can describe a MACHINE
+  corpus [WORD…]             records the traces with planted causes (fixtures/traces/planted) again:
+                             all, or those whose `PROFILE KERNEL/CAUSE/RECORDING` contains a WORD
   test [WORD…] [--all-kernels|--brief]
-                                builds, then runs the lab's tests: those whose names contain a word, on the kernels that
-                                words name; without such words on those that each test needs, or on all; with `--brief`
-                                on the real-time kernel alone where the kernel's preemption hardly matters
+                             builds the lab and runs its tests
+                             WORD           a kernel, or a part of the names of the tests to run
+                             --all-kernels  runs each test on all kernels
+                             --brief        runs fewer tests; those that hardly depend on
+                                            preemption run only on the real-time kernels
+                             Without a kernel or --all-kernels, each test chooses its kernels.
 
-The cache is $WHYLATE_LAB_CACHE, else whylate/lab in the user's cache folder.
-Exit status 69: the lab is not available on this machine.";
+MACHINE is a profile, a kernel, an image or a device; several words describe one machine.
+The cache is $WHYLATE_LAB_CACHE; default: whylate/lab in the user's cache folder.
+Exit status 69 means that the lab is not available on this machine.";
 /// How long a command typed into the shell may take.
 const SHELL_LIMIT: Duration = Duration::from_secs(3600);
 
@@ -34,7 +39,7 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
         ["build", images @ ..] => build(images),
         ["run", rest @ ..] => match rest.iter().position(|word| *word == "--") {
             Some(end) => run_script(&machine(&rest[..end])?, &rest[end + 1..].join(" ")),
-            None => Err(usage("write the script after `--`")),
+            None => Err(usage("`run` needs a script after `--`")),
         },
         ["shell", rest @ ..] => shell(&machine(rest)?),
         ["tools"] => whylate_lab::install_tools(&Cache::of_user()?).map(|()| ExitCode::SUCCESS),
@@ -45,8 +50,8 @@ pub(crate) fn run(words: &[&str]) -> Result<ExitCode, LabError> {
             println!("{USAGE}");
             Ok(ExitCode::SUCCESS)
         }
-        [] => Err(usage("which command?")),
-        [other, ..] => Err(usage(&format!("no such command: {other}"))),
+        [] => Err(usage("the command is missing")),
+        [other, ..] => Err(usage(&format!("there is no command `{other}`"))),
     }
 }
 
@@ -60,7 +65,11 @@ fn build(names: &[&str]) -> Result<ExitCode, LabError> {
         match (Image::named(name), Kernel::named(name)) {
             (Some(image), _) => images.push(image),
             (None, Some(kernel)) => kernels.push(kernel),
-            (None, None) => return Err(usage(&format!("no such image or kernel: {name}"))),
+            (None, None) => {
+                return Err(usage(&format!(
+                    "there is no image or kernel `{name}`; `cargo xtask lab list` lists them"
+                )));
+            }
         }
     }
     if images.is_empty() {
@@ -69,7 +78,11 @@ fn build(names: &[&str]) -> Result<ExitCode, LabError> {
     let started = Instant::now();
     let cache = Cache::of_user()?;
     whylate_lab::build(&cache, &images, &kernels, &|text| eprintln!("lab: {text}"))?;
-    eprintln!("lab: complete in {} after {:.1} s", cache.root().display(), started.elapsed().as_secs_f64());
+    eprintln!(
+        "lab: the cache {} is complete after {:.1} s",
+        cache.root().display(),
+        started.elapsed().as_secs_f64()
+    );
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,7 +99,9 @@ fn machine(words: &[&str]) -> Result<Machine, LabError> {
         } else if let Some(device) = Device::named(word) {
             machine = machine.with(&[device]);
         } else {
-            return Err(usage(&format!("`{word}` is not a part of a machine: see `cargo xtask lab list`")));
+            return Err(usage(&format!(
+                "there is no profile, kernel, image or device `{word}`; `cargo xtask lab list` lists them"
+            )));
         }
     }
     Ok(machine)
@@ -99,7 +114,7 @@ fn lab() -> Result<Lab, LabError> {
         binaries.extend(binary(architecture).filter(|path| path.is_file()).map(|path| (architecture, path)));
     }
     if binaries.is_empty() {
-        eprintln!("lab: the guest has no whylate: `cargo xtask lab test` builds it");
+        eprintln!("lab: the guest has no whylate program; `cargo xtask lab test` builds one");
     }
     Ok(Lab::new(Cache::of_user()?, binaries))
 }
@@ -126,7 +141,7 @@ fn run_script(machine: &Machine, script: &str) -> Result<ExitCode, LabError> {
     let started = Instant::now();
     let mut guest = lab()?.boot(machine)?;
     eprintln!(
-        "lab: {} with {} after {:.1} s",
+        "lab: booted {} with Linux {} in {:.1} s",
         machine.label(),
         guest.kernel_version(),
         started.elapsed().as_secs_f64()
@@ -139,8 +154,12 @@ fn run_script(machine: &Machine, script: &str) -> Result<ExitCode, LabError> {
 
 fn shell(machine: &Machine) -> Result<ExitCode, LabError> {
     let mut guest = lab()?.boot(machine)?;
-    eprintln!("lab: {} with {}; end with Ctrl-D", machine.label(), guest.kernel_version());
-    eprintln!("lab: its /lab is {}", guest.share().display());
+    eprintln!(
+        "lab: booted {} with Linux {}; Ctrl-D ends the machine",
+        machine.label(),
+        guest.kernel_version()
+    );
+    eprintln!("lab: the guest's folder /lab is {} on this host", guest.share().display());
     let mut line = String::new();
     loop {
         eprint!("lab# ");
@@ -192,7 +211,7 @@ fn corpus(names: &[&str]) -> Result<ExitCode, LabError> {
     let started = Instant::now();
     let lab = Lab::new(Cache::of_user()?, BTreeMap::new());
     let written = whylate_lab::corpus::regenerate(&lab, &folder, names, &|text| eprintln!("lab: {text}"))?;
-    eprintln!("lab: {written} traces after {:.0} s", started.elapsed().as_secs_f64());
+    eprintln!("lab: recorded {written} traces in {:.0} s", started.elapsed().as_secs_f64());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -45,7 +45,7 @@ impl Emulator {
             let offer = packages.newest(package, VERSION)?;
             let tree = packages.tree(cache, &offer.release, &[package])?;
             if cache.qemu(architecture) != Some(cache.tree(&tree)) {
-                say(&format!("{package} {} of {}", offer.version, offer.release));
+                say(&format!("using {package} {} from {}", offer.version, offer.release));
             }
             cache.set_qemu(architecture, &tree)
         };
@@ -56,8 +56,9 @@ impl Emulator {
         });
         match built {
             Err(LabError::Unavailable { reason, .. }) => {
-                let which = if cache.qemu(architecture).is_some() { "from the cache" } else { "the host's" };
-                say(&format!("QEMU {VERSION} is not available ({reason}): {which} is used"));
+                let which =
+                    if cache.qemu(architecture).is_some() { "the cached QEMU" } else { "the host's QEMU" };
+                say(&format!("QEMU {VERSION} is not available ({reason}), so {which} is used"));
             }
             built => built?,
         }
@@ -99,7 +100,10 @@ impl Emulator {
         let needed = machine.qemu_major_min();
         (major < needed).then(|| {
             let label = machine.label();
-            format!("the machine {label} needs QEMU {needed} and this is QEMU {major}: `cargo xtask lab build` says why")
+            format!(
+                "the machine {label} needs QEMU {needed}, but only QEMU {major} is installed; `cargo xtask \
+                 lab build` says why"
+            )
         })
     }
 }

@@ -39,7 +39,7 @@ pub enum LabError {
     },
     /// A CPU of the guest stays at one place in the kernel, interrupts aside. The guest has been killed.
     #[error(
-        "CPU {cpu} of the guest came back to the instruction at {address:#x} again and again:\n{machine}"
+        "CPU {cpu} of the guest makes no progress: it repeats the instruction at {address:#x}:\n{machine}"
     )]
     Stuck {
         cpu: u32,
@@ -48,13 +48,13 @@ pub enum LabError {
         machine: String,
     },
     /// A CPU of the guest no longer gets its timer's interrupts. The guest has been killed.
-    #[error("a CPU of the guest has lost its timer, as its kernel says:\n{lines}")]
+    #[error("a CPU of the guest has lost its timer, according to the guest's kernel:\n{lines}")]
     TimerLost { lines: String },
     /// The guest's kernel complained: a warning, an oops, a lockup.
     #[error("the guest's kernel reported trouble:\n{lines}")]
     Kernel { lines: String },
     /// A script in the guest ended with another status than 0.
-    #[error("the script ended with {status}; its stderr:\n{stderr}\nits stdout:\n{stdout}")]
+    #[error("the script ended with exit status {status}; stderr:\n{stderr}\nstdout:\n{stdout}")]
     Script { status: i32, stdout: String, stderr: String },
     /// The guest's kernel lacks what a test is about, as the test itself has found. The test is skipped.
     #[error("{reason}")]
@@ -102,7 +102,7 @@ impl LabError {
         let mut lines = output.lines().map(str::trim).filter(|line| !line.is_empty());
         let mut whys = lines.clone().filter(|line| line.starts_with("E:") || line.contains("rror:"));
         let why = lines.clone().find(|line| line.contains("Failed to fetch")).or_else(|| whys.next());
-        why.or_else(|| lines.next_back()).unwrap_or("it says nothing").to_owned()
+        why.or_else(|| lines.next_back()).unwrap_or("the program printed nothing").to_owned()
     }
 
     /// The exit status that a command ends with because of this error: 69 when the lab is unavailable, else 1.
@@ -129,6 +129,6 @@ mod tests {
         };
         assert_eq!(failed("W: old\nE: no such host\nend\n").brief(), "E: no such host");
         assert_eq!(failed("first\nlast\n\n").brief(), "last");
-        assert_eq!(failed("").brief(), "it says nothing");
+        assert_eq!(failed("").brief(), "the program printed nothing");
     }
 }

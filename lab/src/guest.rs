@@ -150,10 +150,10 @@ impl Guest {
                 self.check_log(&read_or_empty(&self.share().join("boot.log")))?;
                 Ok(None)
             }
-            None => Err(self.failure(&format!(
-                "neither ended the script nor came up again within {} s",
-                limit.as_secs()
-            ))),
+            None => {
+                Err(self
+                    .failure(&format!("neither ended the script nor rebooted within {} s", limit.as_secs())))
+            }
         }
     }
 
@@ -231,7 +231,7 @@ impl Guest {
             None => {
                 let mut failure = self.what_happened(&format!("did not answer within {} s", limit.as_secs()));
                 if let LabError::Guest { console, .. } = &mut failure {
-                    console.push_str(&format!("\nwhat it does:\n{}", self.what_it_does()));
+                    console.push_str(&format!("\nstate of the guest:\n{}", self.what_it_does()));
                 }
                 self.end();
                 Err(failure)
@@ -308,7 +308,7 @@ impl Guest {
                 Err(LabError::Stuck { cpu, address, machine })
             }
             None if kernel_log::tells_of_a_lost_timer(&self.unseen_console()) => {
-                Err(self.failure("is idle for ever"))
+                Err(self.failure("is idle and does not wake up"))
             }
             None => Ok(()),
         }

@@ -39,7 +39,8 @@ impl Thief {
         let is_stopped = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&is_stopped);
         let thread = thread::spawn(move || {
-            let refused = |error: std::io::Error| format!("a real-time thread of the host: {error}");
+            let refused =
+                |error: std::io::Error| format!("cannot start a real-time thread on the host: {error}");
             schedule::pin_this_thread(&CpuSet::from_iter([cpu])).map_err(refused)?;
             schedule::schedule_this_thread(Scheduling::Fifo(PRIORITY)).map_err(refused)?;
             let nth = |all: &[u64], number: usize| Duration::from_micros(all[number % all.len()]);

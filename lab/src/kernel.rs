@@ -66,7 +66,9 @@ pub(crate) fn ensure(
             Ok(version)
         }
         (Err(LabError::Unavailable { reason, .. }), Some((version, _))) => {
-            say(&format!("kernel {version}: from the cache, because no newer one is available ({reason})"));
+            say(&format!(
+                "kernel {version} is taken from the cache, because no newer kernel is available ({reason})"
+            ));
             Ok(version)
         }
         (Err(error), _) => Err(error),

@@ -164,7 +164,7 @@ impl Lab {
             ));
         };
         if plant_module::find(&self.cache, &version).is_none() {
-            return Some(format!("plant.ko of these sources is not in the cache: {build}"));
+            return Some(format!("plant.ko of these sources is not in the cache: {build}`"));
         }
         let architecture = machine.kernel.architecture();
         if self.cache.image(machine.image, architecture).is_none() {
@@ -191,7 +191,7 @@ impl Lab {
             let grub = grub::tree(&self.cache);
             Some(boot_folder::Files { emulator, kernel, root, module, binary, version, grub })
         });
-        let files = files.ok_or_else(|| unavailable("the cache was emptied just now".into()))?;
+        let files = files.ok_or_else(|| unavailable("another process has just emptied the cache".into()))?;
         Guest::boot(machine, &files)
     }
 }

@@ -198,7 +198,7 @@ impl PackageRoot {
         let mut offers = offers_of(&self.table(package)).into_iter();
         offers
             .find(|offer| offer.version.starts_with(prefix))
-            .ok_or_else(|| no_packages(&format!("no release has {package} {prefix}")))
+            .ok_or_else(|| no_packages(&format!("no Debian release has {package} {prefix}")))
     }
 
     /// The names of the packages that a package (`NAME` or `NAME=VERSION`) depends on.

@@ -56,10 +56,10 @@ pub(crate) fn ensure(cache: &Cache, version: &str, say: &dyn Fn(&str)) -> Result
     let folder = cache.kernel_folder(version);
     let compiler = cache.compiler(&folder).filter(|tree| tree.is_dir());
     let compiler = compiler.ok_or_else(|| LabError::Unavailable {
-        reason: format!("the compiler of kernel {version} is not in the cache any more"),
+        reason: format!("the compiler of kernel {version} is no longer in the cache"),
         fix: format!("remove {} and run `cargo xtask lab build` again", folder.display()),
     })?;
-    say(&format!("plant.ko for {version}"));
+    say(&format!("building plant.ko for {version}"));
     let work = cache.work_folder()?;
     for (name, text) in SOURCES {
         host::write(&work.path().join(name), text)?;

@@ -96,7 +96,11 @@ pub(crate) fn ensure(cache: &Cache, image: Image, say: &dyn Fn(&str)) -> Result<
     if !path.is_file() {
         may_build(cache, image)?;
         let packages = package_list(image);
-        say(&format!("root file system `{}`: {} packages and what they need", image.name(), packages.len()));
+        say(&format!(
+            "building root file system `{}` from {} packages and their dependencies",
+            image.name(),
+            packages.len()
+        ));
         build(cache, &packages, &path)?;
     }
     cache.set_image(image, Architecture::X86, &file)
@@ -118,7 +122,7 @@ pub(crate) fn ensure_unpacked(
         let packages = packages.map_err(LabError::again)?;
         needs_root()?;
         say(&format!(
-            "root file system of {}: {} packages and what they need",
+            "building the root file system of {} from {} packages and their dependencies",
             architecture.debian(),
             names.len()
         ));

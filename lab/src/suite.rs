@@ -109,7 +109,7 @@ pub fn without(mut tests: Vec<LabTest>, left_out: &[&str]) -> Vec<LabTest> {
         for name in left_out {
             assert!(
                 tests.iter().any(|test| named(test) == *name),
-                "{name}: no such test is in the brief suite"
+                "{name}: the brief suite has no test with this name"
             );
         }
         tests.retain(|test| !left_out.contains(&named(test).as_str()));
@@ -146,7 +146,7 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if chosen.is_empty() {
-        println!("lab: no test's name contains {}", words.join(" or "));
+        println!("lab: no test matches `{}`", arguments.join(" "));
         return ExitCode::FAILURE;
     }
     let started = Instant::now();
@@ -154,7 +154,7 @@ pub fn run(tests: Vec<LabTest>) -> ExitCode {
     let outcomes = match mode.as_str() {
         "on" | "required" => in_guests(&chosen),
         _ => {
-            let reason = "WHYLATE_LAB is not set; `cargo xtask lab test` runs it".to_owned();
+            let reason = "WHYLATE_LAB is not set; `cargo xtask lab test` runs this test".to_owned();
             let skip = |test: &LabTest| report(test, Outcome::Skipped(reason.clone()), Duration::ZERO);
             Ok(chosen.iter().map(skip).collect())
         }
@@ -176,7 +176,7 @@ fn tally(outcomes: &[Outcome]) -> String {
     let passed = count(|outcome| matches!(outcome, Outcome::Passed | Outcome::PassedAgain));
     let again = match count(|outcome| *outcome == Outcome::PassedAgain) {
         0 => String::new(),
-        tests => format!(" ({tests} only when run again)"),
+        tests => format!(" ({tests} only in a second attempt)"),
     };
     let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
@@ -253,7 +253,7 @@ fn run_again(outcomes: &mut [(&LabTest, Outcome)], mut run: impl FnMut(&LabTest)
         return;
     }
     for (test, outcome) in failed {
-        println!("again:   {} [{}], without another guest", test.name, test.machine.label());
+        println!("again:   {} [{}], while no other guest runs", test.name, test.machine.label());
         *outcome = match run(test) {
             Outcome::Passed => Outcome::PassedAgain,
             other => other,
@@ -301,7 +301,7 @@ fn in_one_guest(lab: &Lab, machine: &Machine, tests: &[&LabTest]) -> Vec<Outcome
             Ok(Err(LabError::NotThere { reason })) => Outcome::Skipped(reason),
             Ok(Err(error)) => Outcome::Failed(error.to_string()),
             // The assertion has been printed by the panic itself.
-            Err(_) => Outcome::Failed("an assertion failed, see above".into()),
+            Err(_) => Outcome::Failed("an assertion failed (see above)".into()),
         };
         if matches!(outcome, Outcome::Failed(_)) {
             // What a failed test left behind must not make others fail.
@@ -366,7 +366,7 @@ mod tests {
         };
         assert_eq!(after(0), ("5 passed, 0 failed, 0 skipped".to_owned(), vec![]));
         let (sentence, ran) = after(2);
-        assert_eq!(sentence, "4 passed (1 only when run again), 1 failed, 0 skipped");
+        assert_eq!(sentence, "4 passed (1 only in a second attempt), 1 failed, 0 skipped");
         assert_eq!(ran, ["chance", "broken"]);
         assert_eq!(after(4), ("1 passed, 4 failed, 0 skipped".to_owned(), vec![]), "no chance");
     }

@@ -58,11 +58,11 @@ fn observe(root: &HostRoot, facts: &Facts, elapsed: Duration) -> Result<Observed
         warnings.push(Warning::with_fix(WarningCode::ThreadsHidden, hidden, fix));
     }
     if lines.is_empty() {
-        let text = "/proc/irq shows no interrupt line: it is not known which interrupts may reach a CPU";
+        let text = "/proc/irq shows no interrupt line, so the interrupts that may reach a CPU are not known";
         warnings.push(Warning::new(WarningCode::InterruptLinesHidden, text));
     }
     if timers.is_none() {
-        let text = "/proc/timer_list cannot be read: it is not known whether a tick is stopped";
+        let text = "/proc/timer_list cannot be read, so the table does not show which ticks are stopped";
         warnings.push(Warning::new(WarningCode::TimersHidden, text));
     }
     let stopped =

@@ -24,7 +24,7 @@ pub enum HostError {
         source: io::Error,
     },
     /// The file is longer than anything the kernel writes.
-    #[error("{}: longer than {TEXT_BYTES_MAX} bytes", path.display())]
+    #[error("{}: the file is longer than {TEXT_BYTES_MAX} bytes", path.display())]
     TooLong { path: PathBuf },
     #[error("{}: `{text}` is not a number", path.display())]
     NotANumber { path: PathBuf, text: String },

@@ -105,8 +105,8 @@ pub fn why_not_pinned(root: &HostRoot, cpus: &CpuSet, error: &io::Error) -> Stri
     let inside = shielded(root).unwrap_or_default().intersection(cpus);
     match error.kind() {
         io::ErrorKind::PermissionDenied if !inside.is_empty() => format!(
-            "CPU {inside} is in a shield that another whylate or `whylate treat apply shield` made, and this user may not \
-             enter the shield; wait until the shield is removed, or measure another CPU"
+            "CPU {inside} is shielded by another whylate or `whylate treat apply shield`, and this user may \
+             not use the shield; wait until the shield is removed, or measure another CPU"
         ),
         io::ErrorKind::InvalidInput => {
             format!(
@@ -199,7 +199,7 @@ mod tests {
             with_root(text, |root| why_not_pinned(root, &cpus, &io::Error::from(kind)))
         };
         let marked = "== run/whylate-shield.cpus := 1-2\n";
-        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is in a shield"));
+        assert!(why(marked, io::ErrorKind::PermissionDenied).starts_with("CPU 1 is shielded"));
         assert!(why("", io::ErrorKind::PermissionDenied).starts_with("cannot pin a thread to CPU 1: "));
         assert!(why("", io::ErrorKind::InvalidInput).contains("a cpuset"));
     }

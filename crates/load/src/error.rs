@@ -52,7 +52,7 @@ pub enum LoadError {
     #[error("{0}")]
     Pin(String),
     /// A thread of the load ended on its own.
-    #[error("the thread on CPU {cpu} ended on its own")]
+    #[error("the load's thread on CPU {cpu} ended before it was stopped")]
     Worker { cpu: CpuId },
     /// A turn of a load does not end: its driver or its device hangs.
     #[error("the {what} load hangs: its device or driver does not respond (see the kernel's log)")]
@@ -74,8 +74,8 @@ pub enum LoadError {
         /// Where the command was looked for, as the end of a sentence.
         place: String,
     },
-    /// The command ended before it was stopped.
-    #[error("the command `{command}` ended by itself ({how}) before it was stopped{output}")]
+    /// The command ended before the load was stopped.
+    #[error("the command `{command}` ended too early ({how}){output}")]
     CommandEnded {
         command: String,
         /// Exit status or signal.
@@ -84,7 +84,7 @@ pub enum LoadError {
         output: String,
     },
     /// Some process of the command survives SIGKILL.
-    #[error("processes {pids} of the command `{command}` do not end on SIGKILL (blocked in the kernel?)")]
+    #[error("processes of the command `{command}` do not end on SIGKILL (blocked in the kernel?): {pids}")]
     CommandSurvives { command: String, pids: String },
     /// The rate pattern is not a regular expression.
     #[error("the rate pattern `{pattern}` is not a regular expression: {reason}")]
@@ -98,7 +98,7 @@ pub enum LoadError {
     #[error("the output file {path}: {source}")]
     Output { path: PathBuf, source: io::Error },
     /// A process or thread of the load could not be started, or could not be reached.
-    #[error("{what}: {source}")]
+    #[error("{what} failed: {source}")]
     System { what: String, source: io::Error },
     /// The process of the load did not understand its request (another version of the binary?).
     #[error("the load's process got a request that it cannot read: {0}")]
@@ -118,7 +118,7 @@ pub enum LoadError {
         output: String,
     },
     /// The load was not running after that time.
-    #[error("the load is not ready after {:.1} s", .0.as_secs_f64())]
+    #[error("the load was not ready after {:.1} s", .0.as_secs_f64())]
     NotReady(Duration),
     /// The process of the load survives SIGKILL.
     #[error("the load's process {pid} does not end on SIGKILL (blocked in the kernel?)")]

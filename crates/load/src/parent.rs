@@ -80,7 +80,7 @@ impl Heard {
         match self.last {
             _ if self.ready.is_none() => LoadStatus::Starting,
             Some(last) if last.elapsed() > SILENT_AFTER => LoadStatus::Died(format!(
-                "it has not responded for {} s: it is stopped (SIGSTOP), frozen, or gets no CPU time",
+                "its process has not responded for {} s: it is stopped (SIGSTOP), frozen, or starved",
                 last.elapsed().as_secs()
             )),
             _ => LoadStatus::Running,

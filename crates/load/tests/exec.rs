@@ -100,7 +100,7 @@ fn a_command_that_ends_early_is_a_failure_with_its_last_words() {
     let mut load = start(&spec(&["sh", "-c", &script], &output));
     eventually("its end", || matches!(load.status(), LoadStatus::Died(_)));
     let error = load.stop().unwrap_err().to_string();
-    assert!(says("command-sh-ended-by", &error));
+    assert!(says("command-sh-ended-too", &error));
     assert_eq!(processes_with(&time), 0, "what it left behind is ended too");
     assert_eq!(std::fs::read_to_string(&output).unwrap(), "one\ntwo\n");
 }
@@ -272,5 +272,5 @@ fn a_command_that_calibrates_itself_is_ready_with_its_first_number() {
     // Without a number, even a successful end is an error.
     change(&mut spec, |exec| (exec.restart, exec.command) = (true, vec!["true".to_owned()]));
     let error = start(&spec).wait_ready(READY).unwrap_err().to_string();
-    assert!(says("ended-by-itself-exit", &error), "{error}");
+    assert!(says("ended-too-early-exit", &error), "{error}");
 }

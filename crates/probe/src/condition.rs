@@ -91,8 +91,8 @@ impl<'h> Condition<'h> {
         if session.all_late_within(from, to) {
             let length = nanoseconds(to - from);
             return void(format!(
-                "neither the measuring threads nor whylate itself ran for {length}: stopped or frozen (SIGSTOP, Ctrl-Z, a \
-                 cgroup's freezer), or the whole machine stood still"
+                "for {length}, the measuring threads and whylate did not run: they were stopped or frozen \
+                 (SIGSTOP, Ctrl-Z, a cgroup's freezer), or the whole machine stood still"
             ));
         }
         if now - to > STANDSTILL_NS {
@@ -223,11 +223,11 @@ pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
         (!shared.is_empty()).then_some((pid, shared))
     })?;
     let text = format!(
-        "another whylate (pid {pid}) measures on CPU {shared} too: each one delays the other's tasks"
+        "another whylate (pid {pid}) also measures CPU {shared}: their measuring threads delay each other"
     );
     Some(Warning::with_fix(
         WarningCode::OtherWhylate,
         text,
-        "wait until the other has ended, or measure on other CPUs",
+        "wait until the other whylate has ended, or measure other CPUs",
     ))
 }

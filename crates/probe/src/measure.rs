@@ -72,33 +72,33 @@ pub struct Progress {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskLine {
-    /// Its series.
+    /// Name of the thread's series.
     pub name: String,
-    /// Its id.
+    /// Thread ID.
     pub thread: u32,
-    /// Its priority as tools print it.
+    /// Priority of the thread, as tools print it.
     pub priority: i32,
-    /// Its responses.
+    /// Responses of the thread.
     #[serialize_always]
     pub response: Option<Quantiles>,
-    /// Its wake-up latencies.
+    /// Wake-up latencies of the thread.
     #[serialize_always]
     pub wakeup: Option<Quantiles>,
-    /// Its activations, and those above the deadline.
+    /// Number of activations (wake-ups with the work that follows).
     pub activations: u64,
-    /// Activations above the deadline.
+    /// Number of activations whose response was above the deadline.
     pub missed: u64,
-    /// Its median period.
+    /// Median period of the thread.
     #[serialize_always]
     pub period_ns: Option<u64>,
     /// The largest responses of the last seconds, oldest first.
     pub strip: Vec<u64>,
-    /// The causes of its worst response; those that whylate itself made long count only where there is no other.
+    /// The worst response and its causes. Responses that whylate delayed count only without any other.
     #[serialize_always]
     pub worst: Option<(u64, Vec<Cause>)>,
-    /// The largest response that whylate itself made long, where it is not `worst`.
+    /// The largest response that whylate itself delayed, unless it is `worst`.
     pub by_whylate_ns: Option<u64>,
-    /// The activation that was explained last: the last that was above the deadline, or among the worst when it came.
+    /// The last explained activation: above the deadline, or among the worst at that time.
     pub last_spike: Option<TaskSpike>,
     /// The activation of `worst`.
     pub worst_spike: Option<TaskSpike>,
@@ -111,25 +111,25 @@ pub struct TaskLine {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TriggerLine {
-    /// How often one of them came.
+    /// How often a trigger came.
     pub count: u64,
-    /// The one that was explained last, with the thread that was late and its first cause.
+    /// The trigger that was explained last, with the late thread and its first cause.
     pub last: Option<String>,
 }
 
 /// An explained activation, stage by stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskSpike {
-    /// When it was due, on CLOCK_MONOTONIC.
+    /// When the activation should have begun, on CLOCK_MONOTONIC.
     pub due_ns: u64,
-    /// From being due to the sleep.
+    /// Time from `due_ns` to the thread's next sleep.
     pub latency_ns: u64,
-    /// Its causes.
+    /// Causes of the latency.
     pub causes: Vec<Cause>,
-    /// The wake-ups that led to it, the last one first; empty if none was recorded.
+    /// Wake-ups that led to the activation, the last one first; empty if none was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wakeups: Vec<WakeLink>,
-    /// What it did, without gap or overlap.
+    /// What the thread did, without gap or overlap.
     pub timeline: Vec<TimelineSegment>,
 }
 
@@ -255,8 +255,8 @@ pub(crate) fn measure_in_process(
         warnings.push(Warning::new(
             WarningCode::CountersDisagree,
             format!(
-                "the counters of the two CPUs disagree: {disorder} answers have times outside of their round \
-                 trip, so the times of each direction are wrong"
+                "the counters of the two CPUs disagree, so the times of each direction are wrong (answers \
+                 with a time outside of their round trip: {disorder})"
             ),
         ));
     }
@@ -314,7 +314,7 @@ impl Follow<'_> {
             }
             // The observer may have taken longer than that; the threads have ended meanwhile.
             if clock::now().0 > self.end_ns.saturating_add(OVERDUE_NS) && !session.is_finished() {
-                return Err(ProbeError::Died("took too long, so whylate ended it".to_owned()));
+                return Err(ProbeError::Died("whylate ended it, because it took too long".to_owned()));
             }
         }
         session.finish()?;

@@ -306,9 +306,8 @@ impl<'s> Session<'s> {
                 Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
                 Ok(None) => {
                     let seconds = ENDED_WITHIN.as_secs();
-                    let text = format!(
-                        "the measuring process finished measuring, and did not end within {seconds} s after that"
-                    );
+                    let text =
+                        format!("the measuring process did not end within {seconds} s after its measurement");
                     return Err(ProbeError::Failed(text));
                 }
                 _ => return Err(self.died()),

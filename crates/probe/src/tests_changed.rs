@@ -44,14 +44,14 @@ fn a_measurement_whose_thread_was_rescheduled_or_moved_is_void() {
     let may_be_realtime = std::thread::spawn(|| schedule::schedule_this_thread(Scheduling::Fifo(80)).is_ok());
     if may_be_realtime.join().unwrap() {
         let ordinary = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Other));
-        void(ordinary, &["SCHED_FIFO 80", "SCHED_OTHER now"]);
+        void(ordinary, &["SCHED_FIFO 80", "to SCHED_OTHER"]);
         let lower = changed_meanwhile(|tid| schedule::schedule_thread(tid, Scheduling::Fifo(3)));
-        void(lower, &["SCHED_FIFO 80", "SCHED_FIFO 3 now"]);
+        void(lower, &["SCHED_FIFO 80", "to SCHED_FIFO 3"]);
     } else {
         skip(Need::Rights, "the probe was an ordinary task before, as no real-time priority may be set");
     }
     let others = schedule::allowed_of_this_thread().unwrap();
     if others.len() > 1 {
-        void(changed_meanwhile(|tid| schedule::pin_thread(tid, &others)), &["was moved while it measured"]);
+        void(changed_meanwhile(|tid| schedule::pin_thread(tid, &others)), &["may now run on CPU"]);
     }
 }

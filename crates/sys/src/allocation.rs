@@ -20,8 +20,8 @@ const RESERVE_LAYOUT: Layout = Layout::new::<[u64; 4 << 20]>();
 static RESERVE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 static MAY_LEAVE_SETTINGS: AtomicBool = AtomicBool::new(false);
-const ENDED: &str = "whylate: stopped, out of memory; what the run has stored is kept; raise the limit \
-                     (`ulimit -v`, the cgroup's `memory.max`)\n";
+const ENDED: &str = "whylate: out of memory, so the run has stopped; its stored results are kept; raise the \
+     limit (`ulimit -v`, the cgroup's `memory.max`)\n";
 const LEFT_SETTINGS: &str =
     "whylate: settings of the machine may still be changed; `whylate treat restore` restores them\n";
 

@@ -57,7 +57,7 @@ pub fn leave_open(file: &OwnedFd) -> io::Result<RawFd> {
 /// When no file with that number is open, or when it is one of the standard streams.
 pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     if number <= 2 {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a standard stream"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is a standard stream"));
     }
     // SAFETY: the number is only asked about here; a file that is not open is an error.
     rustix::io::fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) })?;

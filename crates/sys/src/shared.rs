@@ -56,7 +56,7 @@ impl SharedWords {
         };
         let bytes = field("value_size").zip(field("max_entries")).map_or(0, |(size, count)| size * count);
         if bytes < length * size_of::<u64>() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a BPF map of that size"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is no BPF map of this size"));
         }
         Self::map(file, length)
     }

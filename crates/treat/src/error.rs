@@ -29,7 +29,7 @@ pub enum TreatError {
     },
     /// Other users could have written or replaced the journal.
     #[error(
-        "{problem}: root reads the changes to undo from this folder, so no other user may have write access; correct the access rights, or name another folder (WHYLATE_STATE_DIR)"
+        "{problem}: another user could change what root restores from this folder; correct the access rights, or set WHYLATE_STATE_DIR to another folder"
     )]
     Untrusted {
         /// Which folder or file, and what is wrong with it.
@@ -56,7 +56,7 @@ pub enum TreatError {
     },
     /// Treatments that were applied by hand are in force.
     #[error(
-        "{count} changes by `{command}` have been in force since {since}; restore them first: whylate treat restore"
+        "settings changed by `{command}` have been in force since {since} (number of settings: {count}); restore them first: whylate treat restore"
     )]
     InForce {
         count: usize,

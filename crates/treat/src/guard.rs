@@ -333,7 +333,7 @@ impl Guard {
             }
             _ => match change.target.now(&self.root) {
                 Some(now) if now != change.target.normal(old) => Err(one_way(std::io::Error::other(
-                    format!("after `{old}` was written again, the value is `{now}`"),
+                    format!("after a write of `{old}`, the value was `{now}`"),
                 ))),
                 _ => Ok(()),
             },

@@ -28,7 +28,7 @@ pub(crate) fn tool(root: &HostRoot) -> Option<&'static str> {
 pub(crate) fn clock_max_mhz(root: &HostRoot, address: &str) -> io::Result<u32> {
     let query = ["--query-gpu=clocks.max.graphics", "--format=csv,noheader,nounits"];
     let text = run(root, &[&["-i", address][..], &query].concat())?;
-    text.trim().parse().map_err(|_| io::Error::other(format!("nvidia-smi says `{}`", text.trim())))
+    text.trim().parse().map_err(|_| io::Error::other(format!("nvidia-smi gave no clock: `{}`", text.trim())))
 }
 
 /// What the clock of a device is locked to: `MIN,MAX` in MHz, or [`UNLOCKED`].
@@ -83,7 +83,7 @@ fn note(address: &str) -> String {
 /// Runs the tool; an error has what it said.
 fn run(root: &HostRoot, arguments: &[&str]) -> Result<String, Failure> {
     let place = tool(root)
-        .ok_or_else(|| Failure::Refused(io::Error::new(io::ErrorKind::NotFound, "there is no nvidia-smi")))?;
+        .ok_or_else(|| Failure::Refused(io::Error::new(io::ErrorKind::NotFound, "nvidia-smi is missing")))?;
     let mut command = Command::new(root.path(place));
     let command = command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(Failure::Refused)?;
@@ -93,7 +93,7 @@ fn run(root: &HostRoot, arguments: &[&str]) -> Result<String, Failure> {
         return Ok(said);
     }
     let line = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("nothing");
-    let error = io::Error::other(format!("nvidia-smi {} ({status}) says: {line}", arguments.join(" ")));
+    let error = io::Error::other(format!("`nvidia-smi {}` ({status}) printed: {line}", arguments.join(" ")));
     // A killed nvidia-smi has not reported what it changed.
     Err(if status.code().is_some() { Failure::Refused(error) } else { Failure::Unanswered(error) })
 }

@@ -247,13 +247,13 @@ impl Target {
             Some(Errno::ACCESS | Errno::PERM) => {
                 "; run as root (the kernel refuses some values even to root)"
             }
-            Some(Errno::ROFS) => "; it is mounted read-only, as in containers",
+            Some(Errno::ROFS) => "; its file system is mounted read-only, as in containers",
             Some(Errno::INVAL) if matches!(self, Self::Affinity { .. }) => {
                 "; its cgroup allows none of these CPUs (if a shield made that cgroup, apply this treatment before the shield)"
             }
             Some(Errno::INVAL) => "; the kernel does not accept this value here",
-            Some(Errno::BUSY) => "; it is in use, or no other CPU can do the work",
-            Some(Errno::NOENT) => "; it does not exist",
+            Some(Errno::BUSY) => "; the setting is in use, or no other CPU can take over the work",
+            Some(Errno::NOENT) => "; this file or task does not exist",
             _ => "",
         };
         let value = text.trim_end().replace('\n', "; ");
@@ -348,7 +348,7 @@ fn group_of(
         Some(group) => Ok(Some(group)),
         None if !task.is_alive(root) => Ok(None),
         None => {
-            let problem = format!("no such hierarchy in {file}");
+            let problem = format!("{file} does not list this cgroup hierarchy");
             Err(TreatError::Malformed { target: target.to_owned(), problem })
         }
     }

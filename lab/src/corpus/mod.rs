@@ -87,7 +87,7 @@ fn on_machine(
             host::write(&path.with_added_extension("expected.toml"), &made.answer)?;
             written += 1;
         }
-        say(&format!("{name}: {length_us} us"));
+        say(&format!("{name}: recorded with {length_us} us planted"));
     }
     Ok(written)
 }
@@ -116,7 +116,7 @@ fn retried(
         let stall = planted(recipe, &recorded.stalls, length_us);
         if recipe.kind.is_some() && stall.is_none() {
             say(&format!(
-                "{name}: recording it again, because the stalls are not those that were requested: {:?}",
+                "{name}: recorded again, because the stalls differ from the requested ones: {:?}",
                 recorded.stalls
             ));
             continue;
@@ -138,7 +138,10 @@ fn retried(
         let answer = answer::text(recipe, recording, guest.kernel_version(), stall, &recorded.irq_thread);
         return Ok(Made { traces, answer });
     }
-    Err(LabError::Form { what: "a planter's log", text: format!("{name} did not happen") })
+    Err(LabError::Form {
+        what: "a planter's log",
+        text: format!("none of {ATTEMPTS} recordings of {name} has the requested stall"),
+    })
 }
 
 /// The stall that was asked for: no shorter, and not much longer, as may happen on a busy host.

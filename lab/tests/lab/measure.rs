@@ -80,7 +80,7 @@ fn frozen(guest: &mut Guest) -> Result<(), LabError> {
          for pid in $(pidof whylate); do echo $pid >{group}/cgroup.procs; done\n\
          sleep 1; echo 1 >{group}/cgroup.freeze; sleep 3; echo 0 >{group}/cgroup.freeze"
     );
-    counts_for_nothing(guest, &act, "nor whylate itself ran for")
+    counts_for_nothing(guest, &act, "the measuring threads and whylate did not run")
 }
 
 /// For each stall, the length of the spike that spans its end.

@@ -197,7 +197,7 @@ managed=$(sed -n 's/ *\\([0-9]*\\):.*virtio[0-9]*-req\\..*/\\1/p' /proc/interrup
 [ -n \"$managed\" ] || exit 29
 elsewhere=1
 [ \"$(cat /proc/irq/$managed/smp_affinity_list)\" != 1 ] || elsewhere=0
-refuse 69 'the kernel manages interrupt' whylate treat apply irq-affinity \"$managed\" --cpus $elsewhere
+refuse 69 'the kernel manages these' whylate treat apply irq-affinity \"$managed\" --cpus $elsewhere
 refuse 69 'cannot partition caches' whylate treat apply cache-partition --cpus 1
 refuse 69 'no SMT' whylate treat apply smt-off
 echo 0 >$cpu/cpu1/online; snapshot >/tmp/before

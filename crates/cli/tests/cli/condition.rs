@@ -84,12 +84,8 @@ fn a_probe_that_others_rescheduled_or_moved_has_measured_nothing() {
         .replace("[[probe]]\nkind = \"stall\"\n", "")
         .replace("[[cell]]\nloads = [\"cache\"]\n", "");
     let ways: [(&str, &[&str], &str); 2] = [
-        (
-            "chrt",
-            &["--all-tasks", "--fifo", "--pid", "7"],
-            "is SCHED_FIFO 7 now: another program changed its scheduling",
-        ),
-        ("taskset", &["--all-tasks", "--pid", "ffffffff"], "was moved while it measured"),
+        ("chrt", &["--all-tasks", "--fifo", "--pid", "7"], "to SCHED_FIFO 7"),
+        ("taskset", &["--all-tasks", "--pid", "ffffffff"], "may now run on CPU"),
     ];
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     for (program, arguments, said) in ways {

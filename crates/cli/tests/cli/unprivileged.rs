@@ -254,7 +254,7 @@ fn a_user_watches_only_his_own_programs() {
         let mut other = Command::new("sleep").arg("60").spawn().unwrap();
         let said = user.shell(&format!("./whylate watch -q -D 1s -o other --pid {}", other.id())).unwrap();
         other.kill().and_then(|()| other.wait()).unwrap();
-        assert!(said.code == Some(69) && says("ordinary-user-may-watch", &said.stderr), "{said:?}");
+        assert!(said.code == Some(69) && says("watch-only-your-own", &said.stderr), "{said:?}");
     }
 }
 

@@ -24,7 +24,7 @@ fn watch(folder: &Path, arguments: &[&str]) -> Said {
 fn is_possible(said: &Said, folder: &Path) -> bool {
     if [&said.stdout, &said.stderr]
         .iter()
-        .any(|text| text.contains("an activation begins when the thread first runs"))
+        .any(|text| text.contains("latencies begin when a thread first runs"))
     {
         skip(Need::Rights, "the kernel tells an ordinary user too little");
         return false;
@@ -313,7 +313,7 @@ fn the_watched_thread_must_be_named_once_and_exist() {
         (&["--unit", "no-such-unit.service"], "there is no control group, unit or container"),
         (&["--cgroup", "no/such/group"], "systemd-cgls"),
         (&["--", "no-such-program"], "cannot start `no-such-program`"),
-        (&["--", "/etc/passwd"], "cannot start `/etc/passwd`: it may not be executed"),
+        (&["--", "/etc/passwd"], "cannot start `/etc/passwd`: the file is not executable"),
         (&["--task", "audio", "--limit", "0"], "--limit 0 would always fail"),
     ];
     for (target, why) in mistyped {

@@ -28,8 +28,7 @@ fn watch(folder: &TempDir, flags: &[&str], program: &[&str]) -> Command {
 /// The triggers of the result; `None` where the program could not be watched with causes.
 fn triggers(said: &Said) -> Option<Vec<Value>> {
     let result: Value = said.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok())?;
-    let is_partial =
-        result["warnings"].to_string().contains("an activation begins when the thread first runs");
+    let is_partial = result["warnings"].to_string().contains("latencies begin when a thread first runs");
     if said.stderr.contains("exit status: 3") || is_partial {
         skip(Need::Rights, "a program at a real-time priority cannot be watched");
         return None;

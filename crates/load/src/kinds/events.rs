@@ -226,11 +226,11 @@ fn prepare<P: Acts>(crew: &Crew, spec: &Events<P>, context: &mut LoadContext) ->
         }
     }
     if let Some(victims) = &spec.victims {
-        context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, format!(
-                "{} reaches CPU {victims} only while a thread of the load runs there: a probe that never sleeps (stall) at \
-                 real-time priority keeps this thread from running",
-                P::NAME
-            ))));
+        let text = format!(
+            "{} reaches CPU {victims} only while the load's own thread runs on that CPU; a stall probe at real-time priority keeps this thread from running",
+            P::NAME
+        );
+        context.tell(&Message::Warning(Warning::new(WarningCode::ReachesOwnProcessOnly, text)));
     }
     let others = allowed_of_this_thread().map(|allowed| allowed.difference(&spec.cpus)).unwrap_or_default();
     if !others.is_empty() {

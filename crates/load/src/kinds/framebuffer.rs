@@ -143,7 +143,7 @@ impl Act for Streaming {
             Destination::Written(_) => "by write(2)".to_owned(),
         };
         let each = self.frame_time.as_secs_f64() * 1e3;
-        format!("frames of {frame}, {how}, at least {each:.2} ms each,")
+        format!("frames of {frame}, {how}, each for at least {each:.2} ms,")
     }
     fn warnings(&self) -> Vec<Warning> {
         let Destination::Mapped(memory, _) = &self.destination else { return Vec::new() };
@@ -188,8 +188,8 @@ fn mapped(plan: &FramebufferPlan, device: Option<&Path>, frame: usize) -> Result
     Err(unavailable(&match backend {
         Some(_) => refused.unwrap_or_default(),
         None => format!(
-            "there is no {} memory here except memory that a display may show: name a device, run `modprobe vgem`, or load the module \
-             in kmod/; `whylate copy --backends` says what is missing",
+            "no {} memory is safe to overwrite here; name a device, run `modprobe vgem`, or load the module \
+             in kmod/ (`whylate copy --backends` says what is missing)",
             modes[0]
         ),
     }))
@@ -311,7 +311,7 @@ mod tests {
                 Ok(mut act) => {
                     act.turn().unwrap();
                     assert_eq!(fs::read(place).unwrap()[..20_480], expected, "{variant}");
-                    assert!(act.describe().contains("ms each"), "{}", act.describe());
+                    assert!(act.describe().contains("each for at least"), "{}", act.describe());
                 }
                 Err(error) => assert!(error.to_string().contains("this CPU cannot copy"), "{error}"),
             }

@@ -46,8 +46,8 @@ pub fn gpu_helper() -> Result<PathBuf, LoadError> {
     if Path::is_file(&path) {
         return Ok(path);
     }
-    let text = format!("there is no {NAME} ({how}: {}); install {NAME} there", path.display());
-    Err(LoadError::Unavailable(format!("{text}, or set {VARIABLE} to its path")))
+    let text = format!("{NAME} was not found ({how}: {}); install {NAME} at this path", path.display());
+    Err(LoadError::Unavailable(format!("{text}, or set {VARIABLE} to the path of {NAME}")))
 }
 
 /// The ways to get memory that only the helper has: names and meanings.
@@ -119,7 +119,7 @@ pub fn gpu_copies(
         }
         break serde_json::from_value(answer["table"].take());
     };
-    table.map(Some).map_err(|error| LoadError::Unavailable(format!("the answer of {NAME}: {error}")))
+    table.map(Some).map_err(|error| LoadError::Unavailable(format!("{NAME} gave an invalid answer: {error}")))
 }
 
 /// The helper's only answer to a word.
@@ -198,7 +198,7 @@ impl Acts for GpuPlan {
         let maker = MAKER.get().ok_or_else(missing)?;
         if let Some(priority) = self.priority {
             schedule_this_thread(Scheduling::Fifo(u32::from(priority)))
-                .map_err(LoadError::system(format!("SCHED_FIFO priority {priority} for the gpu load")))?;
+                .map_err(LoadError::system(format!("setting SCHED_FIFO {priority} for the gpu load")))?;
         }
         maker(self)
     }

@@ -102,7 +102,7 @@ fn make(source: IrqSource, pace: EventPace, workers: usize) -> Result<Box<dyn Ac
     };
     let lacking = |what: &str, error: io::Error| {
         LoadError::Unavailable(format!(
-            "the irq-thread load: {what}: {error}; choose another source (disk, rtc, timer)"
+            "the irq-thread load cannot use {what}: {error}; choose another source (disk, rtc, timer)"
         ))
     };
     let disk = || DiskReads::open().map(|reads| Box::new(reads) as Box<dyn Act>);

@@ -46,7 +46,7 @@ impl Filled {
             let why = match error.raw_os_error() {
                 // ENOSYS.
                 Some(38) => "this kernel has no secret memory: boot with `secretmem.enable=1`".to_owned(),
-                _ => format!("{error}; allow more locked memory (`ulimit -l`), or run it as root"),
+                _ => format!("{error}; allow more locked memory (`ulimit -l`), or run whylate as root"),
             };
             LoadError::Unavailable(format!("the pageattr load: secret memory: {why}"))
         })?;
@@ -78,8 +78,8 @@ impl Filled {
             .map_err(|error| format!("{name}: {error}"))?
             .ok_or_else(|| {
                 format!(
-                    "no other CPU is interrupted for buffers of {name}: they are cached, or its driver does not change the \
-                     kernel's own mapping of the buffers (vgem of Linux 5.10 does not)"
+                    "buffers of {name} interrupt no other CPU: they are cached, or the driver does not \
+                     change the kernel's own mapping of the buffers (vgem of Linux 5.10 does not)"
                 )
             })?;
         let how = Self::how(plan, &format!("{name} ({evidence})"));

@@ -109,7 +109,7 @@ pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
         && allowed != CpuSet::single(cpu)
     {
         return Err(Failure::Void(format!(
-            "the thread of CPU {cpu} was moved while it measured, and may run on CPU {allowed} now: the CPU was offline, or \
+            "the measuring thread of CPU {cpu} may now run on CPU {allowed}, because its CPU was offline or \
              another program changed the thread's affinity"
         )));
     }
@@ -119,8 +119,8 @@ pub(super) fn unchanged(cpu: CpuId) -> Result<(), Failure> {
 fn scheduled_as_before() -> Result<(), Failure> {
     match SCHEDULED.get().zip(schedule::scheduling_of_this_thread().ok()) {
         Some((before, now)) if before != now => Err(Failure::Void(format!(
-            "the thread of CPU {} was {before} when the measurement began and is {now} now: another program changed its scheduling (`chrt`, \
-             `renice`, a service manager)",
+            "another program (`chrt`, `renice`, a service manager) changed the scheduling of the measuring \
+             thread of CPU {} from {before} to {now}",
             schedule::current_cpu()
         ))),
         _ => Ok(()),

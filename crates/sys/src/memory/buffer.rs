@@ -15,7 +15,7 @@ const NODES_MAX: u32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum BufferError {
     /// A size of 0, or one that no address space holds.
-    #[error("a buffer of {bytes} bytes cannot be made")]
+    #[error("a buffer of {bytes} bytes cannot be allocated")]
     Size { bytes: usize },
     /// The kernel refused the mapping or its pages.
     #[error("mapping {bytes} bytes failed: {source}")]

@@ -131,7 +131,7 @@ pub(super) fn parse(bytes: &[u8], marked: Marked) -> Parsed {
         Marked::Not | Marked::Damaged => {
             // Nothing was written yet: a journal gets its mark before its first line.
             if marked == Marked::Damaged || !bytes.is_empty() {
-                parsed.damage.push("the file with the number of lines is missing or damaged".to_owned());
+                parsed.damage.push("the file with the line count is missing or damaged".to_owned());
             }
             u64::MAX
         }

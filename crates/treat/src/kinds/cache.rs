@@ -63,7 +63,7 @@ impl Planner for CachePartitionPlan {
         }
         if others.len() + 1 >= cache.groups_max {
             let reason = format!(
-                "the processor supports {} resctrl groups, and all are taken: remove a group in {MOUNT}",
+                "the processor supports {} resctrl groups, and all are in use; remove a group in {MOUNT}",
                 cache.groups_max
             );
             return Err(Impossible::new(reason));
@@ -126,7 +126,7 @@ fn mounted(root: &HostRoot) -> Result<Planned, Impossible> {
     let filesystems = root.read("/proc/filesystems")?.unwrap_or_default();
     let is_known = filesystems.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
     if !is_known || !root.exists(MOUNT) {
-        let reason = "this kernel has no resctrl: it needs CONFIG_X86_CPU_RESCTRL, and a command line without an `rdt=` that switches resctrl off";
+        let reason = "this kernel has no resctrl; use a kernel with CONFIG_X86_CPU_RESCTRL, and boot without any `rdt=` that switches resctrl off";
         return Err(Impossible::new(reason));
     }
     let (path, filesystem) = (MOUNT.to_owned(), "resctrl".to_owned());
@@ -157,7 +157,7 @@ fn cache(root: &HostRoot) -> Result<Cache, Impossible> {
         }
     }
     Err(Impossible::new(format!(
-        "{MOUNT}/info lists no cache that can be partitioned, only bandwidth or monitoring"
+        "{MOUNT}/info lists no cache that can be partitioned, but only memory bandwidth or monitoring"
     )))
 }
 
@@ -183,7 +183,7 @@ fn domains(root: &HostRoot, cpus: &CpuSet, level: u32) -> Result<Vec<u32>, Impos
     }
     if domains.is_empty() {
         return Err(Impossible::new(format!(
-            "the kernel gives no id for the level {level} cache of CPU {cpus}"
+            "resctrl needs the id of the L{level} cache of CPU {cpus}, and the kernel reports none"
         )));
     }
     Ok(domains.into_iter().collect())
@@ -195,7 +195,7 @@ fn split(cache: &Cache, percent: u32) -> Result<Split, Impossible> {
     let least = cache.ways_min.max(1);
     if cache.mask == 0 || ways < 2 * least {
         return Err(Impossible::new(format!(
-            "the cache cannot be partitioned: it has {ways} ways, and each group needs {least}"
+            "the cache cannot be partitioned: of its {ways} ways, each group needs at least {least}"
         )));
     }
     let wanted = (u64::from(ways) * u64::from(percent) + 50) / 100;
@@ -240,7 +240,7 @@ fn warnings(
     let mut warnings = Vec::new();
     if split.target & cache.shared != 0 {
         let text = format!(
-            "devices also use the cache ways {:x} (mask), and some of these are ways of the target CPUs",
+            "the target CPUs share some of their cache ways with devices, which use the ways of mask {:x}",
             cache.shared
         );
         warnings.push(Warning::new(WarningCode::CacheSharedWithDevices, text));
@@ -254,7 +254,7 @@ fn warnings(
     }
     if !overlapping.is_empty() {
         let text = format!(
-            "the groups {} keep their ways, and some of these are also ways of the target CPUs",
+            "these resctrl groups still use cache ways of the target CPUs: {}",
             overlapping.join(", ")
         );
         warnings.push(Warning::with_fix(

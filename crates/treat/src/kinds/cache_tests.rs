@@ -76,7 +76,7 @@ fn code_and_data_get_the_same_ways() {
 fn other_groups_that_overlap_are_named() {
     let group = "== sys/fs/resctrl/db/schemata\nL3:0=fff;1=00f\n";
     let planned = plan(&format!("{MACHINE}{group}"), 50, None).unwrap();
-    assert!(says("groups-db-keep-their", &planned.warnings[0].text), "{:?}", planned.warnings);
+    assert!(says("groups-still-use-cache", &planned.warnings[0].text), "{:?}", planned.warnings);
     let apart = "== sys/fs/resctrl/db/schemata\nL3:0=fff;1=f00\n";
     assert_eq!(plan(&format!("{MACHINE}{apart}"), 50, None).unwrap().warnings, []);
 }
@@ -86,7 +86,7 @@ fn a_cache_that_cannot_be_partitioned_says_why() {
     let reason = |text: &str| plan(text, 50, None).unwrap_err().reason;
     assert!(says("this-kernel-has-no", reason("== proc/cpuinfo := flags : fpu cat_l3\n")));
     assert!(reason("== proc/cpuinfo := flags : fpu\n").contains("cannot partition caches"));
-    assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are taken"));
+    assert!(reason(&MACHINE.replace(":= 16", ":= 1")).contains("all are in use"));
     assert!(reason(&MACHINE.replace(":= fff", ":= 7")).contains("cannot be partitioned"));
     assert!(
         reason(&format!("{MACHINE}== sys/fs/resctrl/whylate/schemata := L3:0=f\n"))

@@ -11,7 +11,7 @@ const ALL: &str = "all";
 impl Planner for EthtoolPlan {
     fn plan(&self, surroundings: &Surroundings) -> Result<Planned, Impossible> {
         if !surroundings.root.is_real() {
-            return Err(Impossible::new("drivers can only be queried on the running machine (root /)"));
+            return Err(Impossible::new("network drivers can be queried only on the running machine"));
         }
         let known = surroundings.root.list(FOLDER)?;
         let is_all = self.interfaces.iter().any(|name| name == ALL);
@@ -45,7 +45,8 @@ impl Planner for EthtoolPlan {
                 let setting = target(EthernetSetting::LinkSleep);
                 match ethernet::read(name, EthernetSetting::LinkSleep) {
                     Ok(_) => {
-                        let effect = format!("the link of {name} may sleep between packets: {sleeps}");
+                        let may = if sleeps { "may" } else { "does not" };
+                        let effect = format!("the link of {name} {may} sleep between packets");
                         planned.changes.push(Change::required(setting, ethernet::switch(sleeps), effect));
                     }
                     Err(error) => {
@@ -59,7 +60,7 @@ impl Planner for EthtoolPlan {
         match lacking.first() {
             Some(why) if planned.changes.is_empty() || !is_all => Err(Impossible::new(why.clone())),
             None if planned.changes.is_empty() => {
-                Err(Impossible::new("this machine has no network interface except the loopback"))
+                Err(Impossible::new("this machine has no network interface except loopback"))
             }
             _ => Ok(planned),
         }

@@ -109,7 +109,7 @@ impl Planner for ModuleParameterPlan {
         let path = format!("{folder}/parameters/{}", self.parameter);
         refuse(&path, &self.value)?;
         let known = surroundings.root.list(&format!("{folder}/parameters"))?;
-        let hint = format!("its parameters are {}", known.join(", "));
+        let hint = format!("the parameters of this module are [{}]", known.join(", "));
         let text = required_file(surroundings, &path, &hint)?;
         let is_switch = matches!(text.trim(), "Y" | "N");
         let reading = if is_switch { Reading::Switch } else { Reading::Whole };

@@ -30,9 +30,8 @@ impl Planner for GovernorPlan {
             for policy in policies(surroundings, &cpus)? {
                 let more = policy.cpus.difference(&cpus);
                 if !more.is_empty() {
-                    let text = format!(
-                        "CPU {more} shares its frequency with CPU {cpus}, so the change applies to both"
-                    );
+                    let text =
+                        format!("CPU {more} shares its frequency with CPU {cpus}, and gets the same setting");
                     planned.warnings.push(Warning::new(WarningCode::FrequencyShared, text));
                 }
                 plan_policy(self, surroundings, &policy, &mut planned.changes)?;
@@ -91,7 +90,7 @@ fn plan_policy(
         changes.push(Change::required(Target::file(path), preference, effect));
     }
     if plan.min.zip(plan.max).is_some_and(|(min, max)| min > max) {
-        return Err(Impossible::new("min is above max"));
+        return Err(Impossible::new("min is above max; lower min or raise max"));
     }
     let mut limits = Vec::new();
     for (name, limit) in [("min", plan.min), ("max", plan.max)] {
@@ -149,7 +148,7 @@ fn turbo_change(surroundings: &Surroundings, turbo: bool) -> Result<Change, Impo
     for (path, value) in files {
         if surroundings.root.exists(path) {
             required_file(surroundings, path, "")?;
-            let effect = "turbo: frequencies above the nominal frequency";
+            let effect = format!("turbo (frequencies above nominal) is {}", if turbo { "on" } else { "off" });
             return Ok(Change::required(Target::file(path), if value { "1" } else { "0" }, effect));
         }
     }

@@ -68,7 +68,7 @@ impl Planner for GpuPowerPlan {
         if planned.changes.is_empty() {
             let names: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
             let reason =
-                format!("no runtime power management, and no clock that can be set, on {}", names.join(", "));
+                format!("runtime power management and settable clocks are missing on {}", names.join(", "));
             return Err(Impossible::new(reason));
         }
         Ok(planned)
@@ -156,7 +156,7 @@ fn clock(root: &HostRoot, device: &GpuDevice, planned: &mut Planned) -> Result<(
             Ok(change) => planned.changes.push(change),
             Err(reason) => {
                 let text = format!("the clock of {name} is not changed: {reason}");
-                let fix = "install the nvidia-smi of the loaded driver, and try `nvidia-smi -q -d CLOCK`";
+                let fix = "install nvidia-smi of the driver's version, and try `nvidia-smi -q -d CLOCK`";
                 planned.warnings.push(Warning::with_fix(WarningCode::GpuClockUnchanged, text, fix));
             }
         },
@@ -242,7 +242,7 @@ PCI_SLOT_NAME=0000:03:00.0
                     == sys/bus/pci/devices/0000:01:00.0/power/control := auto\n";
         let planned = plan(text, &["all"]).unwrap();
         assert_eq!(written(&planned), ["/sys/bus/pci/devices/0000:01:00.0/power/control = on"]);
-        assert!(planned.warnings[0].text.ends_with("there is no nvidia-smi"), "{:?}", planned.warnings);
+        assert!(planned.warnings[0].text.ends_with("nvidia-smi is missing"), "{:?}", planned.warnings);
     }
 
     #[test]
@@ -252,6 +252,6 @@ PCI_SLOT_NAME=0000:03:00.0
         assert!(says("devices-there-no-graphics", &unknown));
         let bare =
             plan("== sys/class/drm/card0/device/uevent := DRIVER=simpledrm\n", &["all"]).unwrap_err().reason;
-        assert!(bare.contains("no runtime power management"), "{bare}");
+        assert!(bare.contains("runtime power management"), "{bare}");
     }
 }

@@ -34,7 +34,7 @@ fn states(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Result<Ve
     let states = root.list_numbered(&folder, "state")?;
     if states.is_empty() {
         let reason = format!(
-            "CPU {cpu} has no idle states in {folder}: the kernel has no cpuidle driver (`idle=` on its command line, or a virtual machine)"
+            "CPU {cpu} has no idle states in {folder}: no cpuidle driver is in use (because of `idle=` on the kernel command line, or in a virtual machine)"
         );
         return Err(Impossible::new(reason));
     }
@@ -47,7 +47,7 @@ fn states(plan: &IdlePlan, surroundings: &Surroundings, cpu: CpuId) -> Result<Ve
         }
         let name = root.read_trimmed(&file("name"))?.unwrap_or_default();
         required_file(surroundings, &file("disable"), "this kernel cannot disable idle states")?;
-        let effect = format!("CPU {cpu} does not use {name}, which takes {latency_us} us to leave");
+        let effect = format!("CPU {cpu} avoids idle state {name}, which takes {latency_us} us to leave");
         changes.push(Change::required(Target::file(file("disable")), "1", effect));
     }
     Ok(changes)

@@ -172,7 +172,7 @@ fn named(
     let meant: Vec<&Interrupt> = known.iter().filter(|interrupt| interrupt.is_named(text)).collect();
     if meant.is_empty() {
         let reason = format!(
-            "no interrupt is called `{text}`; name a number of /proc/interrupts, a device, a driver, a PCI address, `graphics`, `msi` or `all`"
+            "no interrupt is called `{text}`; give a number from /proc/interrupts, a device, a driver, a PCI address, `graphics`, `msi` or `all`"
         );
         return Err(Impossible::new(reason));
     }
@@ -182,7 +182,7 @@ fn named(
     if !fixed.is_empty() {
         let names = fixed.iter().map(|interrupt| interrupt.name()).collect::<Vec<_>>().join(", ");
         let reason =
-            format!("the kernel manages interrupt {names} itself, or binds it to a CPU, so it is not moved");
+            format!("the kernel manages these interrupts or pins them, so they are not moved: {names}");
         if movable.is_empty() && text != "all" {
             return Err(Impossible::new(reason));
         }

@@ -91,10 +91,10 @@ pub(crate) fn writable(surroundings: &Surroundings, path: &str) -> Result<(), Im
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => "run as root",
         std::io::ErrorKind::ReadOnlyFilesystem => {
-            "it is mounted read-only, as in containers: run whylate outside the container, or in a privileged container"
+            "its file system is mounted read-only, as in containers: run whylate outside the container, or in a privileged one"
         }
         std::io::ErrorKind::NotFound => "this machine has no such file",
-        _ => "the kernel refuses to write it",
+        _ => "the kernel refuses writes to this file",
     };
     Err(Impossible::new(format!("cannot write {path}: {error}; {remedy}")))
 }
@@ -130,6 +130,6 @@ pub(crate) fn sysctl_path(key: &str) -> Result<String, Impossible> {
     if is_clean {
         Ok(format!("/proc/sys/{path}"))
     } else {
-        Err(Impossible::new(format!("`{key}` is not a sysctl")))
+        Err(Impossible::new(format!("`{key}` is not a sysctl key; `sysctl -a` lists the keys")))
     }
 }

@@ -77,7 +77,7 @@ pub fn preparation(surroundings: &Surroundings, off: &CpuSet) -> Result<Vec<Chan
     for (path, cpus) in cpusets.iter().rev().filter(|(_, cpus)| !cpus.intersection(off).is_empty()) {
         let remaining = cpus.difference(off);
         if remaining.is_empty() {
-            let reason = format!("{path} has only CPU {cpus}; its tasks would have no CPU");
+            let reason = format!("{path} has only CPU {cpus}: its tasks would have no CPU left");
             return Err(Impossible::new(reason));
         }
         let target = Target::file_with(path, Reading::CpuList);

@@ -37,7 +37,7 @@ impl Planner for CpuQuotaPlan {
         let threads: Vec<&ThreadRow> = all.iter().filter(|thread| pids.contains(&thread.pid)).collect();
         let mut planned = Planned { warnings: check(&self.process, &pids, &threads)?, ..Planned::default() };
         if stops_tasks_with_locks(root)? {
-            let reason = "on PREEMPT_RT before Linux 6.18 a quota can stop tasks while they hold kernel locks, which can hang the machine";
+            let reason = "on PREEMPT_RT before Linux 6.18, a quota can throttle tasks that hold kernel locks, and this can hang the machine";
             return Err(Impossible::new(reason));
         }
         let groups = Groups::find(root)?;
@@ -66,12 +66,12 @@ impl Planner for CpuQuotaPlan {
 /// Refuses what no quota limits; reports what it limits only in part.
 fn check(process: &str, pids: &[u32], threads: &[&ThreadRow]) -> Result<Vec<Warning>, Impossible> {
     if pids.contains(&std::process::id()) {
-        return Err(Impossible::new("process: this is whylate itself; name another process"));
+        return Err(Impossible::new("process: whylate itself cannot have a quota; name another process"));
     }
     if pids.contains(&INIT) {
         let reason = format!(
-            "`{process}` is process {INIT}, which starts and ends all others: with a quota the whole machine may stop responding; \
-             name the process that uses the CPU time"
+            "`{process}` is process {INIT} (init): with a quota on init, the whole machine may stop \
+             responding; name the process that uses the CPU time"
         );
         return Err(Impossible::new(reason));
     }
@@ -116,8 +116,8 @@ impl Groups {
                 return Ok(Self { mount, is_v2: true });
             }
         }
-        let reason = "no group here limits CPU time: the controller `cpu` of cgroup v1 or v2 is not mounted, or this \
-                      kernel was built without CONFIG_CFS_BANDWIDTH";
+        let reason = "no control group can limit CPU time: the controller `cpu` of cgroup v1 or v2 is not \
+             mounted, or this kernel was built without CONFIG_CFS_BANDWIDTH";
         Err(Impossible::new(reason))
     }
 
@@ -160,14 +160,14 @@ impl Groups {
         let period_us = period_us.unwrap_or(PERIOD_US);
         let quota_us = quota_us(period_us, percent);
         if now_us.is_some_and(|now| now <= quota_us) {
-            return Err(Impossible::new(format!("{group} already has a quota this low: {text}")));
+            return Err(Impossible::new(format!("{group} already has this quota or a lower one: {text}")));
         }
         Ok(self.quota(format!("{group}/{file}"), quota_us, period_us))
     }
 
     fn quota(&self, path: String, quota_us: u64, period_us: u64) -> Change {
         let new = if self.is_v2 { format!("{quota_us} {period_us}") } else { quota_us.to_string() };
-        let effect = format!("tasks of the group may use {quota_us} us of each {period_us} us");
+        let effect = format!("tasks of the group may run for {quota_us} us of each {period_us} us");
         Change::required(Target::file_with(path, Reading::Words), new, effect)
     }
 

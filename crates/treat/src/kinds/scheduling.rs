@@ -30,7 +30,7 @@ impl Planner for FairServerPlan {
             let path = format!("{FAIR_SERVER}/cpu{cpu}/runtime");
             let otherwise = match surroundings.root.exists(DEBUGFS) {
                 true => "this kernel has no fair server (Linux 6.12 and later have it)",
-                false => "debugfs is not mounted: mount -t debugfs none /sys/kernel/debug",
+                false => "debugfs is not mounted; run `mount -t debugfs none /sys/kernel/debug`",
             };
             required_file(surroundings, &path, otherwise)?;
             let effect = format!("ordinary tasks get {} of each period on CPU {cpu}", self.runtime);

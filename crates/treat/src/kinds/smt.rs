@@ -34,7 +34,7 @@ impl Planner for SmtOffPlan {
         offline::check(surroundings, &off)?;
         let mut changes = offline::preparation(surroundings, &off)?;
         changes.extend(off.iter().map(|cpu| {
-            let effect = format!("CPU {cpu} is off, so only one CPU of its core is on");
+            let effect = format!("CPU {cpu} is offline, so its sibling has the core alone");
             Change::required(Target::file(offline::online_path(cpu)), "0", effect)
         }));
         Ok(Planned::changes(changes))
@@ -52,7 +52,7 @@ fn nothing_to_do(surroundings: &Surroundings, keep: &CpuSet) -> Result<Planned, 
             })
         }
         _ => Err(Impossible::new(format!(
-            "the cores of CPU {keep} have one thread each: there is no SMT here"
+            "the cores of CPU {keep} have one hardware thread each: there is no SMT here"
         ))),
     }
 }

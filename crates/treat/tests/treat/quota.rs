@@ -41,7 +41,10 @@ fn a_service_gets_the_quota_of_its_group() {
     let path = "/sys/fs/cgroup/system.slice/loud.service";
     assert_eq!(limited("max 20000"), Ok(format!("{path}/cpu.max: 5000 20000")));
     assert_eq!(limited("10000 20000"), Ok(format!("{path}/cpu.max: 5000 20000")));
-    assert_eq!(limited("5000 20000"), Err(format!("{path} already has a quota this low: 5000 20000")));
+    assert_eq!(
+        limited("5000 20000"),
+        Err(format!("{path} already has this quota or a lower one: 5000 20000"))
+    );
 }
 
 #[test]
@@ -98,10 +101,13 @@ fn what_no_quota_limits_is_refused() {
             format!("{V2}{real_time}"),
             "`loud` has only real-time threads, and quotas do not limit real-time threads",
         ),
-        (init, "`loud` is process 1, which starts and ends all others"),
+        (init, "`loud` is process 1 (init): with a quota on init"),
         (kernel("6.12.48+deb13-rt-amd64"), "on PREEMPT_RT before Linux 6.18"),
         (V2.to_owned(), "no process is called `loud`"),
-        (format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"), "no group here limits CPU time"),
+        (
+            format!("== sys/fs/cgroup/cgroup.controllers := io\n{ordinary}"),
+            "no control group can limit CPU time",
+        ),
         (made, "/sys/fs/cgroup/whylate-quota exists already"),
         (limited("docker/4f/cpu.max", "50000 100000", "0::/docker/4f"), "docker/4f/cpu.max is 50000 100000"),
         (limited("docker/cpu.weight", "10", "0::/docker/4f"), "docker/cpu.weight is 10); change the limit"),

@@ -83,7 +83,7 @@ fn interrupts_processes_and_parameters_that_do_not_exist() {
         format!("kind = \"module-parameter\"\nmodule = \"{module}\"\nparameter = \"{name}\"\nvalue = \"0\"")
     };
     refuse("desktop-smt", None, &parameter("nvidia", "x"), &["module `nvidia` is not loaded"]);
-    refuse("desktop-smt", None, &parameter("i915", "psr"), &["its parameters are enable_psr"]);
+    refuse("desktop-smt", None, &parameter("i915", "psr"), &["are [enable_psr"]);
     refuse("desktop-smt", None, &parameter("../i915", "psr"), &["give a name without"]);
 }
 

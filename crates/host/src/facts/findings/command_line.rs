@@ -99,15 +99,15 @@ pub(super) fn unknown(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
             continue;
         }
         let word = if value.is_empty() { name } else { format!("{name}={value}") };
-        let said = if is_logged { " (the kernel's log calls it unknown)" } else { "" };
-        let meant = meant.map(|meant| format!(", did you mean `{meant}`?")).unwrap_or_default();
+        let said = if is_logged { " (unknown according to the kernel's log)" } else { "" };
+        let meant = meant.map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
         found.push(format!("`{word}`{said}{meant}"));
     }
     if found.is_empty() {
         return None;
     }
     code.advice(format!("the kernel does not know some words of its command line: {}", found.join("; ")))
-        .effect("an unknown word has no effect")
+        .effect("the kernel ignores these words, so the options that they should set have no effect")
         .seen("/proc/cmdline", line.clone())
         .boot("correct or remove the word")
         .into()
@@ -236,7 +236,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
     let differ = |asked_for: CpuSet, is: &CpuSet, path, why| {
         let missing = asked_for.intersection(&sets.present).difference(is);
         (!missing.is_empty())
-            .then(|| Gap(asked.clone(), format!("it has no effect on {}", named(&missing)), path, why))
+            .then(|| Gap(asked.clone(), format!("no effect on {}", named(&missing)), path, why))
     };
     let text = |path: &'static str, is_so: &dyn Fn(&str) -> bool, why: &'static str| {
         let found = live.text(path)?;
@@ -261,7 +261,7 @@ fn gap(inquiry: &Inquiry, name: &str, value: &str) -> Option<Gap> {
             let is_any = live.table.threads.iter().any(|thread| thread.name.starts_with("rcuo"));
             let why = "CONFIG_RCU_NOCB_CPU is not built in";
             (!is_any && !live.table.threads.is_empty())
-                .then(|| Gap(asked, "there is no thread rcuo…".to_owned(), "/proc/PID/comm", why))
+                .then(|| Gap(asked, "no thread is named rcuo…".to_owned(), "/proc/PID/comm", why))
         }
         "irqaffinity" => {
             let is = live.mask(DEFAULT_AFFINITY)?;
@@ -433,13 +433,13 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     if found.is_empty() {
         return None;
     }
-    code.advice(format!("programs poll the CPUs: {}", found.join(", ")))
+    code.advice(format!("these programs may read registers (MSRs) of all CPUs: {}", found.join(", ")))
         .effect(
             "each read of /dev/cpu/N/msr (power, temperature) interrupts CPU N, even if that CPU is isolated; such programs \
              often read all CPUs every 10 s",
         )
         .seen("/proc/PID/comm", found.join(", "))
-        .now("while real-time tasks run, stop the program, disable its MSR plugin (telegraf: intel_powerstat), or make it poll less often")
+        .now("while real-time tasks run, stop these programs, disable their MSR plugins (telegraf: intel_powerstat), or make them poll less often")
         .into()
 }
 

@@ -36,8 +36,9 @@ pub(super) fn movable(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     let others = inquiry.facts.cpu_sets.online.difference(inquiry.targets);
     let finding = code
         .advice(format!(
-            "{} interrupt lines may reach {}: {}",
+            "{} interrupt line{} may reach {}: {}",
             lines.len(),
+            if lines.len() == 1 { "" } else { "s" },
             named(inquiry.targets),
             names(&lines)
         ))

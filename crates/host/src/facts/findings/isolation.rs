@@ -23,18 +23,14 @@ pub(super) fn pinned_threads(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
     let bound = if bound.is_empty() {
         String::new()
     } else {
-        format!("; threads that user space bound there: {}", listed(&bound))
+        format!("; user space also pinned these threads: {}", listed(&bound))
     };
-    code.info(format!(
-        "{} kernel threads are pinned to {}{bound}",
-        pinned.len(),
-        named(inquiry.targets)
-    ))
-    .effect(
-        "these threads run when work is queued for their CPU; they do not delay a task of higher priority",
-    )
-    .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned))
-    .into()
+    code.info(format!("{} kernel threads are pinned to {}{bound}", pinned.len(), named(inquiry.targets)))
+        .effect(
+            "these threads run when work is queued for their CPU, and delay only tasks that they can preempt",
+        )
+        .seen("/proc/PID/status, Cpus_allowed_list", listed(&pinned))
+        .into()
 }
 
 /// CPUs of `rcu_nocbs` and `nohz_full` hand their callbacks to threads that can run elsewhere.

@@ -20,7 +20,7 @@ fn finding(message: &LogMessage) -> Finding {
     let severity = message.severity.max(Severity::Advice);
     let code = &message.code;
     FindingCode::KernelLog
-        .found(severity, format!("the kernel's log has the message {code}{figure}{times}{at}"))
+        .found(severity, format!("the kernel's log contains the message {code}{figure}{times}{at}"))
         .effect(format!("{} {}", message.meaning, message.names))
         .seen("/dev/kmsg", message.text.clone())
         .now(format!("{} (`whylate explain --why {code}`)", message.fix.trim_end_matches('.')))

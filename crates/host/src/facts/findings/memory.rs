@@ -14,8 +14,8 @@ pub(super) fn cache_sizes(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
         code.info(format!("{} {} no cache sizes", named(&silent), verb(&silent, "reports", "report")))
             .effect(match ASSUMED_LAST_LEVEL {
                 Some(size) => format!(
-                    "the last-level cache (`llc`) is assumed to be {size}, and loads that should exceed the cache may \
-                     be too small; sizes relative to another cache (`l3/2`) cannot be used"
+                    "whylate assumes a last-level cache (`llc`) of {size}, so loads meant to exceed the \
+                     cache may fit into it; sizes relative to another cache (`l3/2`) cannot be used"
                 ),
                 None => "sizes relative to a cache (`l3/2`) cannot be used for loads".to_owned(),
             })

@@ -17,8 +17,8 @@ pub(super) fn virtual_machine(inquiry: &Inquiry, code: FindingCode) -> Option<Fi
     };
     code.serious(format!("this is a virtual machine ({hypervisor})"))
         .effect(
-            "the host can stop a CPU at any moment and so cause spikes; steal time shows only what \
-                 the host reports",
+            "the host can stop a CPU at any moment and so cause spikes; steal time shows only stops that the \
+                 host reports",
         )
         .seen("/proc/cpuinfo, /sys/class/dmi/id", hypervisor)
         .now("measure on bare metal, or pin the virtual CPUs to isolated CPUs of the host")
@@ -73,7 +73,7 @@ pub(super) fn quota(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     }
     let unlimited = if path.ends_with("cpu.max") { "max" } else { "-1" };
     code.serious("the control group of this process has a CPU quota")
-        .effect("when the quota is used up, all ordinary tasks of the group are stopped for the rest of the period")
+        .effect("when the quota is used up, the group's ordinary tasks are throttled until the period ends")
         .now(format!("remove the quota: `echo {unlimited} | sudo tee {path}`"))
         .seen(path, text)
         .into()
@@ -135,8 +135,8 @@ pub(super) fn clock_source(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
         }
         "kvm-clock" | "xen" | "hyperv_clocksource_tsc_page" => (
             false,
-            "the hypervisor's clock is slower to read than the time-stamp counter; reading it takes a system call unless \
-             the host declares the clock stable, and latencies include this time",
+            "reading the hypervisor's clock takes longer than reading the time-stamp counter (a system call, \
+             unless the host declares the clock stable), and latencies include this time",
         ),
         _ => (false, "reading the clock may take a system call, and latencies include this time"),
     };

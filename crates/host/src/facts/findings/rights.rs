@@ -67,7 +67,7 @@ pub(super) fn group_budget(inquiry: &Inquiry, code: FindingCode) -> Option<Findi
                 "on each CPU, the real-time tasks of this process's control group may together use {budget} us of each \
                  period (RT_GROUP_SCHED)"
             ))
-            .effect("once a group has used up this time, its real-time tasks are stopped until the next period")
+            .effect("when this time is used up, the group's real-time tasks wait for the next period")
             .now(leave),
         _ => code.fine("the control group of this process does not limit real-time tasks"),
     };
@@ -87,7 +87,7 @@ pub(super) fn memory_lock(inquiry: &Inquiry, code: FindingCode) -> Option<Findin
          run `sudo groupadd -rf realtime` and `sudo usermod -aG realtime $USER`, and log in again"
     };
     code.advice(format!("this process may lock only {} of memory", Bytes(bytes)))
-        .effect("if the measuring thread needs more, it has page faults, and the latencies include them")
+        .effect("if the measuring thread needs more memory, the latencies include its page faults")
         .seen(LIMITS, format!("locked memory {bytes}"))
         .now(fix)
         .into()

@@ -47,8 +47,9 @@ fn fair_server(inquiry: &Inquiry, code: FindingCode) -> Finding {
         let text = format!("the fair server leaves {} to real-time tasks", named(inquiry.targets));
         return code.fine(text).seen("/sys/kernel/debug/sched/fair_server/cpuN/runtime", "0");
     }
-    let finding = Finding { treatment: None, ..code.advice("while ordinary tasks wait for a CPU, the kernel's fair server takes that CPU from a real-time loop that \
-         never sleeps (50 ms of each second unless changed)") };
+    let text = "for waiting ordinary tasks, the kernel's fair server takes 50 ms of each second (unless \
+                changed) from a real-time loop that never sleeps";
+    let finding = Finding { treatment: None, ..code.advice(text) };
     let finding = finding.effect("the gaps in the loop are not caused by slow kernel code").now(format!(
         "keep ordinary tasks away from the target CPUs (isolation), or write 0 to \
          /sys/kernel/debug/sched/fair_server/cpuN/runtime for {} while you measure",
@@ -209,7 +210,7 @@ pub(super) fn taint(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
     code.found(severity, format!("the kernel is tainted ({})", reasons.join(", ")))
         .effect("a tainted kernel may have other latencies than an untainted one")
         .seen(PATH, bits.to_string())
-        .now("`dmesg` shows the cause; to measure an untainted kernel, reboot, and do not load the module if a module is the cause")
+        .now("`dmesg` shows the cause; to measure an untainted kernel, reboot without that cause (a module)")
         .into()
 }
 

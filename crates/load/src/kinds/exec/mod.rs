@@ -235,7 +235,7 @@ impl Running<'_> {
             if clock::now() >= after(looked, LOOK_NS) {
                 looked = clock::now();
                 if is_stopped(raw(pid)) {
-                    return Ok(Some("it was stopped (by SIGSTOP or a debugger)".to_owned()));
+                    return Ok(Some("stopped by SIGSTOP or a debugger".to_owned()));
                 }
             }
             let wake = if announced || awaits_number { rates.due() } else { after(begin, START_NS) };

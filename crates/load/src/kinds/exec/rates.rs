@@ -67,13 +67,13 @@ impl Rates {
         let fix = format!("look at {} and correct the pattern", spec.output_shown().display());
         if self.not_numbers > 0 {
             let text = format!(
-                "{} lines matched `{pattern}`, but its capture group matched no number",
+                "lines of output in which the group of `{pattern}` matched no number: {}",
                 self.not_numbers
             );
             return Some(Warning::with_fix(WarningCode::RateNotANumber, text, fix));
         }
         let text = format!(
-            "no line of the output of `{}` matched `{pattern}`: this load has no rate",
+            "no line of the output of `{}` matched `{pattern}`, so this load has no rate",
             spec.command.join(" ")
         );
         (self.matched == 0).then(|| Warning::with_fix(WarningCode::RateNeverMatched, text, fix))

@@ -208,7 +208,7 @@ fn warnings(spec: &MemorySpec, pages: &HugePages, kernels: Kernels) -> Vec<Warni
         }
         HugePages::Transparent { bytes } if *bytes < spec.working_set.0 / 2 => {
             let share = 100 * bytes / spec.working_set.0;
-            let text = format!("only {share} % of a memory load's buffer is on huge pages");
+            let text = format!("only {share} % of a memory load is on huge pages: TLB misses slow the load");
             warnings.push(Warning::with_fix(WarningCode::FewHugePages, text, fix));
         }
         _ => {}

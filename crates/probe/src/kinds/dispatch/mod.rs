@@ -48,8 +48,8 @@ impl Resolve<DispatchPlan> for DispatchSpec {
             place.warnings.push(Warning::new(
                 WarningCode::ExpiryInSoftirq,
                 format!(
-                    "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread: the latency includes \
-                     waking that thread"
+                    "a PREEMPT_RT kernel handles the expiry of {source} in its timer softirq thread, and \
+                     latencies include the time to wake this thread"
                 ),
             ));
         }
@@ -57,8 +57,8 @@ impl Resolve<DispatchPlan> for DispatchSpec {
             place.warnings.push(Warning::new(
                 WarningCode::ExpiryUnknown,
                 format!(
-                    "{source} does not report when its interrupt was programmed to come: each latency counts from the \
-                     earliest of the last 64 interrupts, so the smallest latency is not included"
+                    "{source} does not report the programmed time of its interrupt: latencies count from the \
+                     earliest of 64 interrupts, so each is too low by the smallest true latency"
                 ),
             ));
         }
@@ -112,7 +112,7 @@ fn steps(warnings: &mut Vec<Warning>) -> Option<(DispatchSteps, OwnedFd)> {
         let (code, text) = (WarningCode::DispatchWholeOnly, format!("{WHOLE_ONLY}: {error}"));
         warnings.push(match error {
             BpfError::Object(_) | BpfError::Program { .. } | BpfError::Map { .. } => {
-                Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8)")
+                Warning::with_fix(code, text, "use a kernel with BPF and BTF (Linux 5.8 or later)")
             }
             // The other errors name their remedies.
             _ => Warning::new(code, text),

@@ -94,13 +94,13 @@ fn kind(
     let counter = CounterKind::select(facts);
     let halves = counters_agree(counter, pair, facts);
     if !halves {
-        warnings.push(Warning::new(WarningCode::NoOneWayTimes, format!(
-                "the kernel does not use the time-stamp counter as its clock source ({}), so the counters of CPU \
-                 {} and CPU {} may differ: only whole round trips are measured",
-                facts.clock.source.as_deref().unwrap_or("unknown"),
-                pair.from,
-                pair.to
-            )));
+        let text = format!(
+            "the clock source is {}, not the time-stamp counter, so the counters of CPU {} and CPU {} may differ: only whole round trips are measured",
+            facts.clock.source.as_deref().unwrap_or("unknown"),
+            pair.from,
+            pair.to
+        );
+        warnings.push(Warning::new(WarningCode::NoOneWayTimes, text));
     }
     Ok(RoundtripSpec {
         pair,
@@ -129,7 +129,7 @@ fn methods(
     warnings.push(Warning::new(
         WarningCode::NoSpinOnOneCpu,
         format!(
-            "spin is left out: on CPU {} alone, the waiting loop keeps the answering loop from running",
+            "the method spin is left out: on CPU {} alone, its waiting loop would block the answering loop",
             pair.from
         ),
     ));

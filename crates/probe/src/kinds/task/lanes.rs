@@ -298,8 +298,8 @@ impl Lanes {
         let (first, others) = names.split_at(names.len().min(NAMED_MAX));
         let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
         let text = format!(
-            "watched tasks: the kernel may wake ordinary threads late by their timer slack (50 us unless changed); \
-             this is not part of the latencies of {}{more}",
+            "watched tasks: the kernel may wake ordinary threads late by their timer slack (50 us unless \
+             changed); this delay is not part of the latencies of {}{more}",
             first.join(", ")
         );
         (!names.is_empty()).then(|| Warning::new(WarningCode::TimerSlack, text))
@@ -339,8 +339,8 @@ impl Lanes {
         let more = lanes.len() - named.len();
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let text = format!(
-            "watched tasks: these threads sleep in several places, and it is not known where they wait for work; some sleeps may be \
-             in the middle of the work: {}{more}",
+            "watched tasks: whylate cannot tell which sleeps of these threads wait for work, so their \
+             latencies may begin or end in the middle of the work: {}{more}",
             named.join(", ")
         );
         (!lanes.is_empty()).then(|| Warning::new(WarningCode::ActivationsUncertain, text))

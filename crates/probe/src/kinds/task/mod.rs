@@ -103,7 +103,7 @@ fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     if let Some(pid) = plan.pid {
         let is_there = host.exists(&format!("/proc/{pid}/task"));
         let missing =
-            || ProbeError::Failed(format!("there is no process {pid}: `pgrep -l NAME` finds its number"));
+            || ProbeError::Failed(format!("there is no process {pid}; `pgrep -l NAME` lists PIDs by name"));
         return if is_there { Ok(TaskTarget::Process(pid)) } else { Err(missing()) };
     }
     if let Some(name) = &plan.cgroup {
@@ -139,7 +139,7 @@ pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     match plan.command.first().filter(|program| find_program(program, path.as_deref()).is_none()) {
         Some(program) => {
             let is_there = program.contains('/') && std::path::Path::new(program).exists();
-            let why = if is_there { "it may not be executed" } else { "there is no such program" };
+            let why = if is_there { "the file is not executable" } else { "the program was not found" };
             Err(ProbeError::Failed(format!("cannot start `{program}`: {why}")))
         }
         None => Ok(()),
@@ -414,15 +414,15 @@ impl Watching {
             (
                 losses.suspended,
                 [
-                    "activation is not counted: the machine was suspended, or its clock was set, meanwhile",
-                    "activations are not counted: the machine was suspended, or its clock was set, meanwhile",
+                    "activation is not counted, because the machine was suspended or its clock was set",
+                    "activations are not counted, because the machine was suspended or its clock was set",
                 ],
             ),
             (
                 self.unended,
                 [
-                    "activation had not ended when the watch ended, and counts with its length until then",
-                    "activations had not ended when the watch ended, and count with their length until then",
+                    "activation had not ended when the watch ended, and counts with its length so far",
+                    "activations had not ended when the watch ended, and count with their length so far",
                 ],
             ),
             (losses.unwatched, ["task was not watched (too many)", "tasks were not watched (too many)"]),
@@ -430,25 +430,25 @@ impl Watching {
             (
                 losses.unread_texts,
                 [
-                    "text for trace_marker could not be read, and may have been a mark",
-                    "texts for trace_marker could not be read, and may have been marks",
+                    "trace_marker text could not be read, so a mark may be missing",
+                    "trace_marker texts could not be read, so marks may be missing",
                 ],
             ),
             (
                 dropped,
                 [
-                    "activation was dropped before a trigger could need it (too many)",
-                    "activations were dropped before a trigger could need them (too many)",
+                    "activation was dropped (too many), so a later trigger may lack its cause",
+                    "activations were dropped (too many), so later triggers may lack their causes",
                 ],
             ),
             (
                 unexplained,
                 [
-                    "trigger is not explained: in a storm only the first of each second is",
-                    "triggers are not explained: in a storm only the first of each second is",
+                    "trigger is not explained: too many came, so only the first of each second is",
+                    "triggers are not explained: too many came, so only the first of each second is",
                 ],
             ),
-            (losses.unaudited, ["audited system call found no room", "audited system calls found no room"]),
+            (losses.unaudited, ["audited system call was lost", "audited system calls were lost"]),
             (
                 self.not_explained,
                 [

@@ -16,8 +16,7 @@ use whylate_record::tasks::{Explained, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
-const WITHOUT_PROGRAMS: &str = "an activation begins when the thread first runs, and ends with its next sleep. Not recorded: how long wake-ups took, which \
-     thread had the CPU, what the thread slept for, what woke it";
+const WITHOUT_PROGRAMS: &str = "latencies begin when a thread first runs after a wake-up, and end with its next sleep. Not recorded: how long wake-ups took, which thread had the CPU, what the thread slept for, what woke it";
 
 pub(super) enum Source {
     Kernel(Box<TaskWatch>, TaskExplainer),
@@ -114,11 +113,11 @@ impl Source {
     pub(super) fn wait_for(&mut self, trigger: &Trigger) -> Result<u32, ProbeError> {
         match self {
             Self::Kernel(watch, _) => watch.wait_for(trigger).map_err(|error| {
-                let text = format!("the trigger cannot be waited for: {error}");
+                let text = format!("cannot wait for the trigger: {error}");
                 if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
             }),
             Self::Own(_, refusal, _) => Err(ProbeError::Unavailable(format!(
-                "triggers that are calls, texts for trace_marker and xruns need programs in the kernel: {refusal}"
+                "triggers on calls, trace_marker texts and xruns need BPF programs: {refusal}"
             ))),
         }
     }
@@ -195,7 +194,7 @@ impl Source {
         match self {
             Self::Kernel(watch, _) => watch.audit().map_err(|error| failed(&error)),
             Self::Own(_, refusal, _) => {
-                Err(ProbeError::Unavailable(format!("an audit needs programs in the kernel: {refusal}")))
+                Err(ProbeError::Unavailable(format!("an audit needs BPF programs: {refusal}")))
             }
         }
     }
@@ -264,8 +263,9 @@ impl Source {
 fn without_either(refusal: &BpfError, error: &io::Error) -> ProbeError {
     let text = match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
-            "tasks cannot be watched: ordinary users may watch only their own tasks, and only if `sysctl kernel.perf_event_paranoid` is 2 or \
-             less and no filter of system calls (seccomp: a container, a sandbox) refuses perf_event_open; {refusal}"
+            "tasks cannot be watched. Without root, watch only your own tasks, set `sysctl \
+             kernel.perf_event_paranoid` to 2 or less, and allow perf_event_open in seccomp (container, \
+             sandbox); {refusal}"
         ),
         _ => format!("tasks cannot be watched: {refusal}; perf_event_open: {error}"),
     };

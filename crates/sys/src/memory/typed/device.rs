@@ -96,7 +96,7 @@ impl Backend for PciResource {
         }
         if offers.is_empty() {
             return Err("no PCI device has a region that is known to be plain memory (ivshmem); name the resource file of a \
-                        device with --device. Its bytes are overwritten, so its driver must not be loaded"
+                        device with --device. whylate overwrites the file, so the device's driver must not be loaded"
                 .to_owned());
         }
         Ok(offers)
@@ -157,7 +157,7 @@ impl Backend for CarveOut {
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let Some(place) = device else {
             return Err(format!(
-                "needs a range: boot with memmap=16M$ADDRESS and name it with --device {DEV_MEM}@ADDRESS"
+                "no range is given: boot with memmap=16M$ADDRESS and name it with --device {DEV_MEM}@ADDRESS"
             ));
         };
         let (file, address) =
@@ -165,8 +165,8 @@ impl Backend for CarveOut {
         let ranges = fs::read_to_string("/proc/iomem").unwrap_or_default();
         if !is_reserved(&ranges, address) {
             return Err(format!(
-                "{address:#x} is not in a range that /proc/iomem shows as Reserved (as root): other software uses that \
-                 memory"
+                "/proc/iomem (read as root) does not show {address:#x} as Reserved, so other software may \
+                 use this memory"
             ));
         }
         named_file(file)?;
@@ -178,7 +178,7 @@ impl Backend for CarveOut {
         if !is_reserved(&ranges, address + bytes as u64 - 1) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("the range ends before {bytes} bytes"),
+                format!("the reserved range is shorter than {bytes} bytes"),
             ));
         }
         // The kernel maps uncached what is opened for synchronous writes.

@@ -31,7 +31,7 @@ impl Backend for Udmabuf {
         "udmabuf"
     }
     fn meaning(&self) -> &'static str {
-        "ordinary memory as a buffer for devices"
+        "ordinary memory as a DMA-BUF (a buffer for devices)"
     }
     fn offers(&self, _: Option<&Path>) -> Result<Vec<Offer>, String> {
         let opened = File::options().read(true).write(true).open(DEVICE);
@@ -73,7 +73,7 @@ impl Backend for DmaHeap {
         "dma-heap"
     }
     fn meaning(&self) -> &'static str {
-        "a heap of buffers for devices"
+        "buffers for devices, from a DMA-BUF heap"
     }
     fn offers(&self, device: Option<&Path>) -> Result<Vec<Offer>, String> {
         let heaps: Vec<_> = match device {

@@ -151,7 +151,7 @@ impl TypedMemory {
         &mut self.memory.as_mut_slice()[..self.bytes]
     }
 
-    /// `wc memory of dumb (/dev/dri/card0), mapped wc, by timing wb`.
+    /// `wc memory of dumb (/dev/dri/card0), mapped as wc (type by timing: wb)`.
     pub fn describe(&self) -> String {
         let word = |mode: Option<MemoryMode>| mode.map_or("unknown", MemoryMode::name);
         if self.place.as_os_str().is_empty() {
@@ -160,7 +160,7 @@ impl TypedMemory {
         let (mapped, effective) = (word(self.mapped), word(self.effective));
         let place = self.place.display();
         format!(
-            "{} memory of {} ({place}), mapped {mapped}, by timing {effective}",
+            "{} memory of {} ({place}), mapped as {mapped} (type by timing: {effective})",
             self.requested, self.backend
         )
     }
@@ -206,7 +206,7 @@ pub fn open(
     if reasons.is_empty() {
         let names: Vec<&str> = all().map(|backend| backend.name()).collect();
         reasons.push(format!(
-            "the backends are {}; `whylate copy --backends` lists what they have",
+            "the backends are {}; `whylate copy --backends` lists the memory types of each",
             names.join(", ")
         ));
     }

@@ -29,7 +29,7 @@ impl Planner for ShieldPlan {
         let mut planned = Planned::default();
         if !self.processes && !self.interrupts && !self.local_timer {
             return Err(Impossible::new(
-                "nothing is shielded: leave `processes`, `interrupts` or `local_timer` on",
+                "nothing is shielded: switch on `processes`, `interrupts` or `local_timer`",
             ));
         }
         if sides.shielded.contains(CpuId(0)) {
@@ -70,7 +70,7 @@ fn sides(plan: &ShieldPlan, surroundings: &Surroundings) -> Result<Sides, Imposs
     let others = if others.is_empty() { online.difference(&shielded) } else { others };
     if others.is_empty() {
         let reason = format!(
-            "cpus: {shielded} are all the online CPUs; leave at least one CPU to the rest of the system"
+            "cpus: {shielded} covers all online CPUs; leave at least one CPU to the rest of the system"
         );
         return Err(Impossible::wrong_request(reason));
     }

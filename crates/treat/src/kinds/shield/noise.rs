@@ -25,7 +25,7 @@ pub(super) fn work(sides: &Sides, surroundings: &Surroundings) -> Result<Planned
     let kept = sides.shielded.difference(&offloaded(root)?);
     if !kept.is_empty() {
         let text = format!(
-            "RCU callbacks of CPU {kept} still run there: only the kernel command line can change that"
+            "CPU {kept} still runs its own RCU callbacks: only the kernel command line can move them"
         );
         planned.warnings.push(Warning::with_fix(
             WarningCode::RcuCallbacksStay,
@@ -83,7 +83,7 @@ pub(super) fn timers(sides: &Sides, surroundings: &Surroundings) -> Result<Plann
     let ticking = sides.shielded.difference(&tickless(root)?);
     if !ticking.is_empty() {
         let text = format!(
-            "CPU {ticking} still has the periodic tick while busy: only the kernel command line can change that"
+            "CPU {ticking} still has the tick while busy: only the kernel command line can stop the tick"
         );
         let fix = format!("boot with `nohz_full={ticking}` on a kernel with CONFIG_NO_HZ_FULL");
         planned.warnings.push(Warning::with_fix(WarningCode::LocalTimerStays, text, fix));

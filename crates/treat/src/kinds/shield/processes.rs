@@ -31,7 +31,7 @@ pub(super) fn plan(
         (ShieldMethod::Auto | ShieldMethod::Affinity, _) => {
             let mut planned = Planned::changes(vec![mark(sides)]);
             planned.changes.extend(by_affinity(sides, &threads, surroundings));
-            let text = "processes are kept away by the affinity of each thread: threads of the kernel that start later, \
+            let text = "the shield only sets the affinity of each thread: kernel threads that start later, \
                         and programs that set their own affinity, can still use the shielded CPUs";
             planned.warnings.push(Warning::new(WarningCode::ShieldByAffinity, text));
             Ok(planned)
@@ -136,7 +136,7 @@ fn remember(threads: &[ThreadRow], surroundings: &Surroundings) -> Vec<Change> {
     let own = threads.iter().filter(|thread| !online.difference(&thread.cpus).is_empty());
     let change = |thread: &ThreadRow| {
         let target = Target::Affinity { task: task(thread, surroundings)? };
-        let effect = format!("{} gets its CPUs back afterwards", thread.name);
+        let effect = format!("{} gets its CPUs back after the shield", thread.name);
         Some(Change::optional(target, thread.cpus.to_string(), effect).undone(Undoing::Always))
     };
     own.filter_map(change).collect()
@@ -171,7 +171,7 @@ fn v2(sides: &Sides, hierarchy: &Hierarchy, surroundings: &Surroundings) -> Resu
         inside(
             file("cpuset.cpus.partition"),
             "isolated",
-            format!("only tasks of the group run on CPU {cpus}, and no load is balanced there"),
+            format!("only tasks of the group run on CPU {cpus}, without load balancing"),
         ),
     ])
 }

@@ -136,7 +136,7 @@ pub(super) fn journal(lines: TriggerLines, teller: Teller) -> Result<Journal, Pr
 /// When this user may not read it.
 pub(super) fn kernel(mut lines: TriggerLines) -> Result<Watcher, ProbeError> {
     let cannot = |error: std::io::Error| {
-        ProbeError::Unavailable(format!("cannot read {KERNEL_LOG}: {error}; root and CAP_SYSLOG can"))
+        ProbeError::Unavailable(format!("cannot read {KERNEL_LOG}: {error}; run as root or with CAP_SYSLOG"))
     };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let log = rustix::fs::open(KERNEL_LOG, flags, Mode::empty()).map_err(|error| cannot(error.into()))?;
