@@ -90,7 +90,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     trace.also_late.clear();
     if spikes.is_empty() {
         let reason =
-            "the trace was kept for a late moment that is not in it: the buffer did not reach back that far";
+            "the trace was kept for a late moment that it does not contain: the buffer was too small";
         (trace.answer, trace.answer_reason) = (ExplainAnswer::CannotTell, Some(reason.to_owned()));
     }
     Ok(super::completed(&found, result, spikes, &needs, reader))

@@ -22,7 +22,8 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     }
     let name = if own.len() == 1 { "CPU" } else { "CPUs" };
     let text = format!(
-        "the machine has {all} CPUs, but the trace has lines only of {name} {}: late tasks on other CPUs are not known",
+        "the machine has {all} CPUs, but the trace has lines only of {name} {}: late tasks on other CPUs \
+         cannot be found",
         own.join(", ")
     );
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
@@ -64,8 +65,9 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.lost == 0
     {
         found.push(format!(
-            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ by {} or more; times across CPUs are \
-             wrong by as much",
+            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} \
+             differ by at \
+             least {}. Times between these CPUs are wrong by as much",
             seen.skews.count,
             nanoseconds(ns)
         ));
@@ -116,7 +118,8 @@ pub(crate) fn warnings(
     if is(ExpectedFrom::Period) {
         let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         let text = format!(
-            "the expected moment is estimated as last sleep + period ({how}): the estimate is too late by the task's run time"
+            "the expected moment is estimated as last sleep + period ({how}): latencies are too short by \
+             the task's run time"
         );
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }
