@@ -58,8 +58,7 @@ pub fn explain(
             {
                 let actor = budget.throttler().unwrap_or_default();
                 let evidence = "the scheduler's counters show that this runtime was used up when the task \
-                                left the CPU \
-                                or was woken";
+                                left the CPU or was woken";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {

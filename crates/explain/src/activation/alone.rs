@@ -21,8 +21,7 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                 ),
                 Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
                     "the task was runnable and waited: another thread had the CPU, or the CPU quota of the \
-                     task's control \
-                     group was used up. Run as root to see which",
+                     task's control group was used up. Run as root to see which",
                 ),
                 Doing::Preempted { .. } => Blame::new(
                     Kind::Thread,

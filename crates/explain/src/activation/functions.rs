@@ -260,8 +260,7 @@ fn missing(stacks: &[&[Frame]]) -> Option<String> {
     let half = stacks.len().div_ceil(2);
     if stacks.iter().filter(|stack| stack.is_empty()).count() >= half {
         return Some(
-            "functions are not known: the program's stacks could not be read, or the program had \
-             ended"
+            "functions are not known: the program's stacks could not be read, or the program had ended"
                 .to_owned(),
         );
     }
@@ -282,8 +281,7 @@ fn missing(stacks: &[&[Frame]]) -> Option<String> {
     {
         return Some(format!(
             "the function that called into {} may be missing from the callers: most libraries are built \
-             without \
-             frame pointers",
+             without frame pointers",
             first.file
         ));
     }

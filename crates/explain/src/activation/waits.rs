@@ -111,8 +111,7 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
     })?;
     let evidence = format!(
         "before {command} woke the task, it slept in {call} several times on the same word, each time until \
-         a timeout; \
-         other threads may have caused part of this wait"
+         a timeout; other threads may have caused part of this wait"
     );
     let what = runtime(&Object::Word(address, variable), &waker);
     let evidence = what.map(|what| format!("{evidence}; {what}")).unwrap_or(evidence);

@@ -90,8 +90,7 @@ pub(super) fn pacing(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             reason: caused_reason(&[cause], situation.causes),
             why: format!(
                 "the plan's load `{}` ran and moved {}; measure again with `rate = \"{half}\"`. If this \
-                 lowers the \
-                 latencies, let the program that the load represents move data more slowly",
+                 lowers the latencies, let the program that the load represents move data more slowly",
                 load.name,
                 figure::rate(load.bytes_per_s, "bytes_per_s")
             ),

@@ -36,9 +36,8 @@ ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.p
 WantedBy=multi-user.target";
 
 /// What remains to be done after each boot if there is no such partition.
-const NOT_MOVED: &str = "the files keep processes away, but only an isolated partition (cgroup v2, Linux \
-                         6.1 or later) \
-    moves kernel threads: run `whylate treat apply shield` after each boot";
+const NOT_MOVED: &str = "the files keep processes away, but only an isolated partition (cgroup v2, Linux 6.1 \
+                         or later) moves kernel threads: run `whylate treat apply shield` after each boot";
 
 /// Whether cgroup v2 of this kernel has isolated partitions. Earlier kernels have only partitions of the kind `root`, which
 /// stop the kernel's workers there.
@@ -198,8 +197,7 @@ impl Files {
             other => {
                 let kind = other.kind();
                 return Err(format!(
-                    "no file keeps this setting: run `whylate treat apply {kind}` after each \
-                                    boot"
+                    "no file keeps this setting: run `whylate treat apply {kind}` after each boot"
                 ));
             }
         }

@@ -227,8 +227,8 @@ impl Labeller<'_> {
         let innermost = crate::stack::innermost(&found);
         let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
-            let reason = "the late timer interrupt hit the kernel's entry or exit, or the arming of a \
-                          timer: only a few instructions";
+            let reason = "the late timer interrupt hit the kernel's entry or exit, or the arming of a timer: \
+                          only a few instructions";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -381,8 +381,8 @@ impl Labeller<'_> {
             {
                 if self.is_seen_alive(span) {
                     let reason = "a lower-priority thread kept running, and no reschedule was requested: \
-                                  either its \
-                                  priority had been raised (sched_setscheduler), or the task was throttled";
+                                  either its priority had been raised (sched_setscheduler), or the task was \
+                                  throttled";
                     return by(Thread, "runs; its priority at that time is not known", POSSIBLE, reason);
                 }
                 let reason =

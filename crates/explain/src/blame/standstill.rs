@@ -126,8 +126,7 @@ fn below_hypervisor(piece: &mut Piece, timers: &LateTimers, labeller: &Labeller<
     if is_held_back(piece) && !timers.is_late_behind(piece) {
         piece.blame.confidence = piece.blame.confidence.min(LEFT_OVER);
         let more = "the function was not recorded. A hypervisor that stops the CPU looks the same, but no \
-                    timer of the CPU was \
-                    late";
+                    timer of the CPU was late";
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }

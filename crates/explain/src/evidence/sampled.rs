@@ -85,8 +85,8 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
         }
         _ => {
             let unknown = "the table does not say what caused the largest noise: record the events \
-                           osnoise:irq_noise, softirq_noise, \
-                           thread_noise and nmi_noise too (rtla: -e osnoise)";
+                           osnoise:irq_noise, softirq_noise, thread_noise and nmi_noise too (rtla: -e \
+                           osnoise)";
             Cause { confidence: None, ..whole(CauseKind::Unattributed, late, 0.0, unknown) }
         }
     };

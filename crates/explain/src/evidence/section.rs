@@ -36,8 +36,7 @@ const OTHERS_MAX: usize = 8;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
 const STOOD: &str = "the longest gap between events has no tick, although interrupts were enabled: the CPU \
-                     stood still (device \
-                     access, firmware or hypervisor), or its tick was stopped";
+                     stood still (device access, firmware or hypervisor), or its tick was stopped";
 
 const OMITTED: &str = "lines were left out";
 

@@ -113,8 +113,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if info.resolution_ns == 0 && seen.events > 0 {
         return Some(
-            "the trace's times are counter values, not nanoseconds: record with the trace clock \
-             `mono`"
+            "the trace's times are counter values, not nanoseconds: record with the trace clock `mono`"
                 .to_owned(),
         );
     }

@@ -289,10 +289,8 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return self.passed_over(
-                "the scheduler chose a lower-priority thread although the task was \
-                                     runnable",
-            );
+            return self
+                .passed_over("the scheduler chose a lower-priority thread although the task was runnable");
         }
         let ran = || {
             let ran = format!("the thread ran at {}", figure::scheduled(thread.priority));

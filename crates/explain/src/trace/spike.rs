@@ -131,8 +131,8 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less certain: for much of this time, no switch shows which thread had the CPU; \
-                          the task itself may have run";
+            let reason = "less certain: for much of this time, no switch shows which thread had the CPU; the \
+                          task itself may have run";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);
                 lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());

@@ -65,9 +65,8 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.lost == 0
     {
         found.push(format!(
-            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} \
-             differ by at \
-             least {}. Times between these CPUs are wrong by as much",
+            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ \
+             by at least {}. Times between these CPUs are wrong by as much",
             seen.skews.count,
             nanoseconds(ns)
         ));
@@ -118,8 +117,8 @@ pub(crate) fn warnings(
     if is(ExpectedFrom::Period) {
         let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         let text = format!(
-            "the expected moment is estimated as last sleep + period ({how}): latencies are too short by \
-             the task's run time"
+            "the expected moment is estimated as last sleep + period ({how}): latencies are too short by the \
+             task's run time"
         );
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }

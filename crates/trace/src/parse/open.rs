@@ -18,7 +18,7 @@ const REFUSED: [(&[u8], &str); 7] = [
     (b"\x57\x1d\xd1\x75", CTF),
     (b"\x75\xd1\x1d\x57", CTF),
     (b"/* CTF ", CTF),
-    (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
+    (b"PK\x03\x04", "a zip archive: unpack it and give the trace inside"),
     (b"{", "JSON; for a Perfetto or Chrome trace, give the original file, not an export"),
 ];
 const CTF: &str = "CTF";

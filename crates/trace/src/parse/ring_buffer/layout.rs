@@ -59,7 +59,7 @@ impl PageLayout {
             && data.0 < page_bytes
             && page_bytes <= PAGE_BYTES_MAX;
         if !plausible {
-            return Err("header_page describes no page that is known".to_owned());
+            return Err("header_page describes an unknown page layout".to_owned());
         }
         Ok(Self { order, commit_width, commit_offset, data_offset: data.0, page_bytes })
     }
@@ -83,7 +83,7 @@ impl PageLayout {
         let data_end = self.data_offset + committed;
         if data_end > page.len() {
             return Err(format!(
-                "a page claims {committed} bytes of events and has room for {}",
+                "a page claims {committed} bytes of events, but has room for {}",
                 page.len().saturating_sub(self.data_offset)
             ));
         }
