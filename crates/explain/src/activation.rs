@@ -57,8 +57,8 @@ pub fn explain(
                 if budget.throttler().is_some() =>
             {
                 let actor = budget.throttler().unwrap_or_default();
-                let evidence = "the scheduler's counters show that this runtime was used up when the task \
-                                left the CPU or was woken";
+                let evidence = "the scheduler's counters show no runtime left when the task left the CPU or \
+                                was woken";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {

@@ -45,7 +45,7 @@ pub fn profile(text: &str) -> Result<Profile, String> {
         profile.form = "a kernel command line";
         text.split_whitespace().for_each(|word| profile.add(word, word, of_word(word)));
     } else {
-        profile.form = "a file of sysctl.d";
+        profile.form = "a sysctl.d file";
         for (line, number) in lines() {
             let Some((key, value)) = assigned(line) else {
                 return Err(format!(

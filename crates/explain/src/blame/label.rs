@@ -217,7 +217,7 @@ impl Labeller<'_> {
         }
         if state.user {
             let reason = "the CPU was in user mode, where interrupts are enabled";
-            let what = "user mode, the timer interrupt does not come";
+            let what = "user mode; the timer interrupt does not come";
             return match self.is_virtual && !ran_at_end(span, self) {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
                 false => late_timer(what, LIKELY, reason),
@@ -239,7 +239,7 @@ impl Labeller<'_> {
             && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {
             let reason = "the late timer interrupt hit a thread that was about to sleep";
-            return late_timer("about to sleep, the timer interrupt does not come", POSSIBLE, reason);
+            return late_timer("about to sleep; the timer interrupt does not come", POSSIBLE, reason);
         }
         let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
         let in_kernel = traced || !found.is_empty();
@@ -278,7 +278,7 @@ impl Labeller<'_> {
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
             let reason = "the CPU was idle, and an idle CPU handles an interrupt at once";
-            let what = "idle, the timer interrupt does not come";
+            let what = "idle; the timer interrupt does not come";
             (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };
         Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }

@@ -46,7 +46,8 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         let lines_ns = seen.last_ns.saturating_sub(first_ns);
         if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(section::BEYOND_NS) {
             found.push(format!(
-                "the header states {}, but the lines cover {}: some lines belong to another trace or lie outside the section",
+                "the header states {}, but the lines cover {}: some lines belong to another trace or lie \
+                 outside the measured section",
                 nanoseconds(latency_ns),
                 nanoseconds(lines_ns)
             ));
