@@ -230,7 +230,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
 fn moved_away(piece: &mut Piece<()>) {
     if piece.blame == Blame::unattributed() {
         piece.blame = Blame::unattributed_as(
-            "the task waited for a busy CPU (the thread there was not recorded), then migrated",
+            "the task waited for a busy CPU, whose thread was not recorded, and then migrated",
         );
     }
 }

@@ -308,12 +308,13 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
         let why = match CauseKind::from_name(&cause.kind)? {
             CauseKind::Quota => "the cause is the task's CPU quota; raise `cpu.max` (CPUQuota= of its unit)",
             CauseKind::Wait => {
-                "the task itself waits in the kernel; its real-time part must not wait for disks or memory"
+                "the task itself waits in the kernel; keep waits for disks and memory out of its real-time \
+                 part"
             }
             CauseKind::TimerSlack => {
                 "ordinary threads have a timer slack; give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
-            CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
+            CauseKind::OwnWork => "the time is the task's own work, which no setting shortens",
             CauseKind::Steal | CauseKind::HostStall => {
                 "the cause is the hypervisor; pin the virtual CPUs on the host"
             }

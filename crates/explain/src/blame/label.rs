@@ -162,7 +162,7 @@ impl Labeller<'_> {
         }
         if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
             let long = length_ns > SWITCH_LONG_NS;
-            let reason = "the scheduler had chosen the next thread, which did not run yet";
+            let reason = "the scheduler had chosen the next thread, but the context switch was not over";
             let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
             let blame = if long { blame } else { Blame::default() };
             return Label { blame, ..Label::needed("context switch") };
@@ -250,9 +250,11 @@ impl Labeller<'_> {
                 by(IrqsOff, off, SEEN, "the flags of nearby functions say that interrupts were disabled")
             }
             Knowledge::Not if self.states.irq_events => {
-                late_timer("interrupts enabled", CONCLUDED, "events say that interrupts were enabled")
+                late_timer("interrupts enabled", CONCLUDED, "events show that interrupts were enabled")
             }
-            Knowledge::Not => late_timer("interrupts enabled", FAINT, "flags say interrupts were enabled"),
+            Knowledge::Not => {
+                late_timer("interrupts enabled", FAINT, "the event flags say that interrupts were enabled")
+            }
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt remained pending while this kernel code ran";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
@@ -277,7 +279,7 @@ impl Labeller<'_> {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
-            let reason = "the CPU was idle, and an idle CPU handles an interrupt at once";
+            let reason = "the CPU was idle, and an idle CPU handles interrupts at once";
             let what = "idle; the timer interrupt does not come";
             (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };

@@ -124,7 +124,7 @@ fn of_one(cause: Cause, late: &Late, what: &str) -> Judgement {
 /// The cause of all of it.
 fn whole(kind: CauseKind, late: &Late, confidence: f64, reason: &str) -> Cause {
     let looks_the_same =
-        (kind == CauseKind::Hardware).then_some("a hypervisor that stops the CPU looks the same");
+        (kind == CauseKind::Hardware).then_some("a hypervisor may have stopped the CPU instead");
     Cause {
         from_ns: Some(late.expected_ns),
         to_ns: Some(late.actual_ns),

@@ -131,8 +131,8 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if subject.unknown > 0 {
         return Some(format!(
-            "{} of the task's {} wake-ups have neither a wake-up event nor a timer in the trace, so their expected moment is \
-             unknown: give --period, or {RECORD}",
+            "{} of the task's {} wake-ups have neither a wake-up event nor a timer in the trace. Their \
+             expected moment is unknown: give --period, or {RECORD}",
             subject.unknown, subject.wakeups
         ));
     }

@@ -46,7 +46,7 @@ impl Context<'_> {
                 match sender {
                     None => by(Kind::Ipi, format!("another CPU {called}")).named(named),
                     Some(sender) if self.is_ours(sender) => {
-                        let ours = "the measurement caused this, not the machine";
+                        let ours = "the measurement itself caused this call";
                         by(Kind::Ipi, format!("CPU {} {called}; {ours}", sender.cpu))
                             .named(named)
                             .thread(OWN, sender.pid)

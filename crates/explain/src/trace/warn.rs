@@ -111,7 +111,8 @@ pub(crate) fn warnings(
         || vocabulary::is_section_tracer(tracer)
         || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
     if seen.switches == 0 && seen.samples == 0 && !sampled {
-        let text = "the trace has no sched_switch events: switches are concluded from the thread that each line names";
+        let text = "the trace has no sched_switch events: switches are inferred from the thread that each \
+                    line names";
         warnings.push(Warning::new(WarningCode::NoSwitches, text));
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
@@ -135,7 +136,8 @@ pub(crate) fn warnings(
         let (code, text, fix) = match need {
             Need::Sections => (
                 WarningCode::NoIrqPreemptEvents,
-                "no event says when interrupts and preemption were disabled: this is concluded from missing events",
+                "no event says when interrupts and preemption were disabled: both are inferred from late \
+                 interrupts and switches",
                 "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
             ),
             Need::Functions => (

@@ -88,7 +88,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
         None => (source, None),
     };
     let (source, name) = match convert::unwrapped(&source)? {
-        Some(text) => (text, name.or(Some("tracefs text, a mail with broken lines"))),
+        Some(text) => (text, name.or(Some("tracefs text from a mail with broken lines"))),
         None => (source, name),
     };
     let reader = TextReader::new(source)?;

@@ -76,7 +76,7 @@ impl PageLayout {
     }
 
     pub fn header(&self, page: &[u8]) -> Result<PageHeader, String> {
-        let short = || "a page without a whole header".to_owned();
+        let short = || "a page has no complete header".to_owned();
         let time = self.time(page).ok_or_else(short)?;
         let commit = self.order.number(page, self.commit_offset, self.commit_width).ok_or_else(short)?;
         let committed = (commit & COMMITTED) as usize;

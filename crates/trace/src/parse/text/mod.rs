@@ -151,8 +151,8 @@ impl TextReader {
         }
         if self.machine.raw_times {
             self.remark(
-                "the times are those of a raw counter, not nanoseconds: the clock is `counter`, `x86-tsc`, or `uptime` \
-                 (hundredths of a second); the text does not say which"
+                "the times are values of a raw counter, not nanoseconds; the text does not name the clock: \
+                 `counter`, `x86-tsc`, or `uptime` (hundredths of a second)"
                     .to_owned(),
             );
         }
