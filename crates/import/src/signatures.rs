@@ -41,7 +41,10 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
             all.iter().filter(|(_, ns)| (from..=to).contains(ns)).map(|(name, _)| name.as_str()).collect();
         names.dedup();
         if !names.is_empty() {
-            found.push(format!("the maximum of CPU or thread {}: {what}", names.join(", ")));
+            found.push(format!(
+                "the maximum of CPU or thread {} fits a known cause: {what}",
+                names.join(", ")
+            ));
         }
     }
     let (Some(least), Some(most)) = (all.iter().map(|it| it.1).min(), all.iter().map(|it| it.1).max()) else {

@@ -74,7 +74,7 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
     }
     if spikes.iter().any(|spike| is_disordered(seen, spike)) {
         found.push(format!(
-            "{} lines have an earlier time than the line before them: the lines are not in the order of recording",
+            "the lines are not in the order of recording (earlier than the line before: {})",
             seen.back
         ));
     }
@@ -102,7 +102,7 @@ pub(crate) fn warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if trace.lost > 0 {
-        let text = format!("{} events were lost: spikes and their causes may be missing", trace.lost);
+        let text = format!("events were lost ({}): spikes and their causes may be missing", trace.lost);
         warnings.push(Warning::new(WarningCode::LostEvents, text));
     }
     let tracer = trace.tracer.as_deref().unwrap_or("");
