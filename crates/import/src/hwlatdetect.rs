@@ -47,7 +47,7 @@ fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<Str
     let threshold_us = threshold_ns / 1000;
     Some(format!(
         "{rest} of {gaps} gaps are not listed; except the largest, they count as the threshold \
-         ({threshold_us} us), so quantiles may be too low"
+         ({threshold_us} us), so quantiles among them are too low"
     ))
 }
 

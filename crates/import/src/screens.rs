@@ -94,8 +94,8 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     if let Some(priority) = priority {
         remarks.push(format!(
-            "the task ran at priority {priority}; with Xenomai or EVL, the latency is that of a timer of the \
-             co-kernel, not of Linux"
+            "the task ran at priority {priority}; with Xenomai or EVL, this is the latency of a co-kernel \
+             timer, not of a Linux timer"
         ));
     }
     let series = ToolSeries {
@@ -288,8 +288,9 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     }
     (min > 500_000 && max as f64 <= min as f64 * 1.05).then(|| {
         format!(
-            "thread {thread}: all samples are near {}, from a timer without high resolution (the tick is 10 ms at 100 Hz, 4 ms at 250 Hz), not from a late \
-             task; look at CONFIG_HIGH_RES_TIMERS and `.resolution` in /proc/timer_list",
+            "thread {thread}: all samples are near {}: the timer has no high resolution (the tick is 10 ms \
+             at 100 Hz, 4 ms at 250 Hz), and no task is late. Look at CONFIG_HIGH_RES_TIMERS and \
+             `.resolution` in /proc/timer_list",
             nanoseconds(mean as u64)
         )
     })

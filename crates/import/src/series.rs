@@ -149,7 +149,7 @@ impl ToolSeries {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
                 "CPU {}{name}: {over} samples are above the end of the histogram, {} us; except the largest, \
-                 they count as this value, so quantiles above this value are too low",
+                 they count as this value, so quantiles among them are too low",
                 self.cpu,
                 self.limit_ns / 1000
             )

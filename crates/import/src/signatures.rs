@@ -94,8 +94,9 @@ pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
     let in_rhythm = steps.filter(is_of_seconds).count();
     if events.len() >= EVENTS_MIN && in_rhythm + 1 == events.len() {
         found.push(format!(
-            "all {} late moments are whole seconds apart: something runs each second (the fair server or RT throttling, statistics of vmstat or of the \
-             cgroups, a watchdog, a tool that polls, RCU or the clocksource watchdog); `whylate run --trace` shows what runs",
+            "all {} late moments are whole seconds apart: something runs each second. `whylate run --trace` \
+             shows what: perhaps the fair server, RT throttling, statistics of vmstat or of the cgroups, a \
+             watchdog, a tool that polls, RCU or the clocksource watchdog",
             events.len()
         ));
     }

@@ -176,7 +176,7 @@ fn damaged_files_are_refused_where_they_are_damaged() {
     let (line, column, message) = refused(&json.replace("\"24\": 4,", "\"24\": -4,"));
     assert_eq!((line, column), (24, 16), "{message}");
     let (_, _, message) = refused(&json.replace("\"cycles\": 200", "\"cycles\": 20"));
-    assert!(message.contains("199 samples, but the tool counted 20"), "{message}");
+    assert!(message.contains("the tool counted 20"), "{message}");
     let (line, ..) = refused(&json[..json.len() / 2]);
     assert!(line > 10, "{line}");
     let (line, column, message) = refused(&text("cyclictest.hist").replace("000024 000004", "000024 0x0004"));

@@ -301,7 +301,7 @@ mod tests {
                 .unwrap_err()
                 .starts_with("line 2: `hello world`")
         );
-        assert_eq!(super::profile("# nothing\n").unwrap_err(), "the file contains no settings");
+        assert!(super::profile("# nothing\n").unwrap_err().contains("no settings"));
     }
 
     #[test]

@@ -239,7 +239,7 @@ mod tests {
             let Cause { kind, confidence, evidence, sources, .. } =
                 combine(run, CauseSource::Bpf, trace).cause;
             assert_eq!((kind, confidence, sources), (CauseKind::Irq, Some(0.7), vec![source]));
-            assert!(evidence[1].contains("the cause is thread: hog (confidence 0.90)"), "{evidence:?}");
+            assert!(evidence[1].contains("thread: hog (confidence 0.90)"), "{evidence:?}");
         }
         let other = said(CauseKind::Thread, Some("cat"), 0.8);
         assert_eq!(
