@@ -53,7 +53,9 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
     match among {
-        Some((long, found)) => long.name(own, found, "samples of the thread's longest activations", usual),
+        Some((long, found)) => {
+            long.name(own, found, "samples of the thread's unusually long activations", usual)
+        }
         None if here.stacks.len() >= SAMPLES_LEAST => {
             if let Some(found) = hottest(&functions, here.ns) {
                 here.name(own, found, &of, usual);
