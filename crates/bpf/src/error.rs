@@ -22,10 +22,10 @@ pub enum BpfError {
     #[error("the BPF programs do not fit this kernel: {0}")]
     Object(String),
     /// A program that is needed cannot be loaded.
-    #[error("the BPF program for the event {event} cannot be loaded: {reason}")]
+    #[error("the BPF program for {event} cannot be loaded: {reason}")]
     Program { event: String, reason: String },
     /// A map of the programs cannot be read or written.
-    #[error("the BPF map {name}: {reason}")]
+    #[error("the BPF map {name} cannot be used: {reason}")]
     Map { name: String, reason: String },
     /// A CPU that the programs have no room for.
     #[error("CPU {cpu} is beyond the {count} possible CPUs of this machine")]
@@ -57,9 +57,9 @@ pub enum BpfError {
         tracefs: String,
     },
     /// A mark of an activation is not in the file that should have it.
-    #[error("no such mark: {0}")]
+    #[error("this mark or trigger cannot be used: {0}")]
     NoMark(String),
-    #[error("no CPU and no histogram is left to measure: name at least one of each")]
+    #[error("nothing is left to measure: name at least one CPU and one histogram")]
     Nothing,
 }
 

@@ -76,15 +76,15 @@ fn describe(host: &HostRoot, pid: u32) -> String {
     let first = loops.filter(|thread| is_there(thread.tid, thread.pid)).max_by_key(|thread| thread.priority);
     let priority = first.and_then(|thread| thread.priority).unwrap_or(98);
     let who = first.map_or_else(
-        || "something".to_owned(),
+        || "an unknown thread".to_owned(),
         |thread| {
             let priority = i32::try_from(priority).unwrap_or_default();
             format!("{} (thread {}, {})", thread.name, thread.tid, scheduled(priority))
         },
     );
     format!(
-        "rcuc/{cpu} could not run, because {who} has CPU {cpu} all the time; let that thread sleep now and then, end \
-         it, or run `chrt -f -p {} {pid}`",
+        "rcuc/{cpu} could not run, because {who} has CPU {cpu} all the time; let this thread sleep now and \
+         then, end it, or raise the priority of rcuc/{cpu}: `chrt -f -p {} {pid}`",
         (priority + 1).min(99)
     )
 }

@@ -23,7 +23,7 @@ pub(crate) static WHYLATE: &[u8] = aya::include_bytes_aligned!("../objects/whyla
 /// The programs for the parts of a dispatch.
 pub(crate) static DISPATCH: &[u8] = aya::include_bytes_aligned!("../objects/dispatch.bpf.o");
 
-const MISSING: &str = "it is missing from the object";
+const MISSING: &str = "it is missing from the compiled BPF programs";
 
 /// Programs in the kernel; they go when this is dropped.
 pub(crate) struct Object {
@@ -196,7 +196,9 @@ impl Object {
 
     /// An array map as a file descriptor of its own, to be mapped.
     pub(crate) fn array_file(&self, name: &str) -> Result<OwnedFd, BpfError> {
-        let Map::Array(data) = self.map(name)? else { return Err(BpfError::map(name, &"it is no array")) };
+        let Map::Array(data) = self.map(name)? else {
+            return Err(BpfError::map(name, &"it is not an array"));
+        };
         data.fd().as_fd().try_clone_to_owned().map_err(|error| BpfError::map(name, &error))
     }
 

@@ -38,7 +38,9 @@ impl SwitchEnd {
         let function = FIRST_FUNCTION.tracepoint;
         Ok(match name_of_function(function, true) {
             Some(name) if are_among(kinds, &OF_SWITCH_END) => Self::Probe(name),
-            Some(_) => Self::missing("a probe is set only for histograms that are measured from the start"),
+            Some(_) => {
+                Self::missing("a probe replaces it only for histograms that are measured from the start")
+            }
             None => Self::missing(&format!("the kernel has no function {function} either, or hides it")),
         })
     }

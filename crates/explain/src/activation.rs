@@ -57,12 +57,13 @@ pub fn explain(
                 if budget.throttler().is_some() =>
             {
                 let actor = budget.throttler().unwrap_or_default();
-                let evidence = "the scheduler's account shows that this runtime was used up when the task left the CPU or was woken";
+                let evidence = "the scheduler's counters show no runtime left when the task left the CPU or \
+                                was woken";
                 all.push(whole(stage, Blame::new(Kind::Throttled, STATED, evidence).actor(actor)));
             }
             Doing::Preempted { budget: Budget::Quota, .. } | Doing::Waking { budget: Budget::Quota, .. } => {
                 let evidence =
-                    "the CPU time of the control group was used up when the task left the CPU or was woken";
+                    "the CPU quota of the control group was used up when the task left the CPU or was woken";
                 let blame = Blame::new(Kind::Quota, STATED, evidence);
                 all.push(whole(
                     stage,
@@ -73,7 +74,8 @@ pub fn explain(
                 ));
             }
             Doing::Unseen => {
-                let evidence = "the task ran or was runnable; the kernel did not show when it got the CPU";
+                let evidence = "no record shows when the task got the CPU: the task ran, or waited for the \
+                                CPU";
                 all.push(whole(stage, Blame::unattributed_as(evidence)));
             }
             what => {
@@ -199,14 +201,14 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
             piece.blame = Blame::new(
                 Kind::OwnWork,
                 RECORDED,
-                "the task had the CPU, and no interrupt or other thread was recorded there",
+                "the task had the CPU, and nothing else was recorded on this CPU",
             );
         }
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>
         {
             piece.blame =
-                behind(by, priority, surroundings, "the CPU was switched from the task to this thread");
+                behind(by, priority, surroundings, "the scheduler switched from the task to this thread");
         }
         // The recording begins later than the wait. Before the wake-up no thread kept the task from its CPU, and a
         // lower-priority thread never does.
@@ -228,7 +230,7 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
 fn moved_away(piece: &mut Piece<()>) {
     if piece.blame == Blame::unattributed() {
         piece.blame = Blame::unattributed_as(
-            "the task waited for a busy CPU (the thread there was not recorded), then migrated",
+            "the task waited for a busy CPU, whose thread was not recorded, and then migrated",
         );
     }
 }

@@ -247,7 +247,7 @@ fn a_section_shows_in_a_function_only_the_time_that_its_lines_show() {
         timeline.into_iter().max_by_key(|segment| segment.to_ns - segment.from_ns).expect("a segment")
     };
     let omitted = longest("real/irqsoff_graph.txt");
-    assert_eq!((omitted.what.as_str(), omitted.function), ("the lines were left out", None));
+    assert_eq!((omitted.what.as_str(), omitted.function), ("lines were left out", None));
     let uart = longest("real/uart_irqsoff.txt");
     assert_eq!((uart.what.as_str(), uart.function), ("ls: interrupts disabled", None));
     let old = spike_of(&fixture("real/old_trace_v102.txt"));

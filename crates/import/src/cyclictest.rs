@@ -35,7 +35,11 @@ fn from_histogram(lines: &ToolLines<'_>) -> Result<Vec<ToolSeries>, Problem> {
         max.pop();
     }
     if max.len() != min.len() {
-        return Err(lines.ends(format!("{} threads have a minimum and {} a maximum", min.len(), max.len())));
+        return Err(lines.ends(format!(
+            "{} threads have a minimum, but {} have a maximum",
+            min.len(),
+            max.len()
+        )));
     }
     let over: Vec<u64> = match lines.behind("# Histogram Overflows:") {
         // With `-H` the sum of all threads is behind the others.

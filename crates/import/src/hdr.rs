@@ -74,7 +74,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         end = line.problem("");
     }
     if all.is_empty() {
-        return Err(lines.ends("no line of an interval was found"));
+        return Err(lines.ends("no line has an interval"));
     }
     let mut remarks = vec![
         "values are taken as nanoseconds, the tool's own unit; they include stalls of the whole process (garbage collection, safepoints) and delays by the kernel"
@@ -82,7 +82,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     ];
     if all.len() > 1 {
         remarks.push(format!(
-            "{} tags in one file: each is a separate series, and their samples are not added",
+            "the file has {} tags: each is a separate series, and samples are not added up across tags",
             all.len()
         ));
     }
@@ -97,7 +97,8 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         let is_whole = own.unread == 0;
         if !is_whole {
             remarks.push(format!(
-                "{} histograms{name} are damaged or have an unknown format: only the largest values are known",
+                "some histograms{name} ({}) are damaged or have an unknown format: only their largest values \
+                 are known",
                 own.unread
             ));
         }

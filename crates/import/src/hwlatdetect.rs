@@ -46,8 +46,8 @@ fn unlisted(series: &mut ToolSeries, gaps: u64, threshold_ns: u64) -> Option<Str
     series.buckets.extend(largest.map(|max_ns| (max_ns, 1)));
     let threshold_us = threshold_ns / 1000;
     Some(format!(
-        "{rest} of {gaps} gaps are not listed; all of them but the largest count as the threshold ({threshold_us} us), so \
-         quantiles among these gaps are too low"
+        "{rest} of {gaps} gaps are not listed; except the largest, they count as the threshold \
+         ({threshold_us} us), so quantiles among them are too low"
     ))
 }
 
@@ -63,7 +63,10 @@ fn cpu(gaps: &[Gap]) -> (u32, Option<String>) {
         ),
         _ => (
             0,
-            Some(format!("there are gaps on CPUs {}, but all are listed under CPU 0", several.join(", "))),
+            Some(format!(
+                "all gaps are listed under CPU 0; the file has gaps on CPUs {}",
+                several.join(", ")
+            )),
         ),
     }
 }
@@ -73,7 +76,8 @@ fn number(lines: &ToolLines<'_>, start: &str) -> Result<u64, Problem> {
     let line = lines
         .behind(start)
         .ok_or_else(|| lines.ends(format!("`{start}` is missing: the file is cut off")))?;
-    let word = line.words().next().ok_or_else(|| line.problem(format!("no number after `{start}`")))?;
+    let word =
+        line.words().next().ok_or_else(|| line.problem(format!("there is no number after `{start}`")))?;
     word.until(|letter| !letter.is_ascii_digit()).number()
 }
 
@@ -91,7 +95,7 @@ fn gap(line: ToolLine<'_>) -> Result<Option<Gap>, Problem> {
             (inner.behind("inner:"), outer.behind("outer:"), rest.first().map(|word| word.behind("cpu:")))
         }
         [time, inner, outer] if is_time(time.text) => (inner, outer, None),
-        [mark, ..] if mark.text == "ts:" => return Err(line.problem("a sample that is cut off")),
+        [mark, ..] if mark.text == "ts:" => return Err(line.problem("this sample is cut off")),
         _ => return Ok(None),
     };
     let time = |word: crate::lines::Word<'_>| word.until(|letter| letter == ',').number::<u64>();

@@ -39,10 +39,14 @@ use whylate_core::{Facts, Warning, WarningCode};
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// None of the tools writes such a file.
-    #[error("{}: is not a result that whylate reads. It reads results of whylate measure --json, cyclictest (-h, -v, --histfile, --json), pmqtest, ptsematest, sigwaittest, svsematest, schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, LinuxCNC and performance_test of ROS 2", path.display())]
+    #[error("{} is not a result that whylate reads. whylate reads results of whylate measure --json, \
+             cyclictest (-h, -v, --histfile, --json), pmqtest, ptsematest, sigwaittest, svsematest, \
+             schbench, oslat, rtla timerlat and osnoise (hist, top), jitterdebugger, hwlatdetect, sysjitter, \
+             Xenomai's and EVL's latency, stress-ng --cyclic, rteval, LAVA, HdrHistogram, latency_hist, \
+             LinuxCNC and performance_test of ROS 2", path.display())]
     Foreign { path: PathBuf },
     /// It comes from that tool, and is not a measurement of one CPU's latency.
-    #[error("{}: a result of {tool} shows {has}{worst}; {to_do}", path.display())]
+    #[error("{}: this result of {tool} shows {has}{worst}; {to_do}", path.display())]
     Named {
         path: PathBuf,
         tool: &'static str,

@@ -192,7 +192,7 @@ impl<'t> ToolLine<'t> {
             return Ok(numbers);
         }
         Err(self
-            .problem(format!("{} numbers, where {count} are expected: is the line cut off?", numbers.len())))
+            .problem(format!("this line has {} numbers; it needs {count}: is it cut off?", numbers.len())))
     }
 
     /// Something is wrong at its end.

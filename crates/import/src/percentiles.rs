@@ -40,7 +40,7 @@ pub(crate) fn schbench(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         let text = line.text.trim_start_matches(['*', ' ']);
         if let Some((share, rest)) = text.split_once("th:") {
             let us = rest.split_whitespace().next().and_then(|it| it.parse::<u32>().ok());
-            let us = us.ok_or_else(|| line.problem("the percentile has no number"))?;
+            let us = us.ok_or_else(|| line.problem("the percentile has no value"))?;
             percentiles
                 .push((share.trim_end_matches('0').trim_end_matches('.').to_owned(), u64::from(us) * 1000));
         } else if let Some((min, max)) = text.strip_prefix("min=").and_then(|it| it.split_once(", max=")) {

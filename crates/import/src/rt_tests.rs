@@ -22,7 +22,7 @@ pub(crate) fn pairs(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
                     .ok_or_else(|| line.problem(format!("`{key}` is missing: is the line cut off?")))
             };
             let to = number(&format!("#{to}"), "#").and_then(|it| u32::try_from(it).ok());
-            let to = to.ok_or_else(|| line.problem("the number of a thread is missing"))?;
+            let to = to.ok_or_else(|| line.problem("a thread number is missing"))?;
             let (min, mean, max) = (of(", Min")?, of(", Avg")?, of(", Max")?);
             let end = line.problem("");
             found.insert(

@@ -105,7 +105,7 @@ fn column(title: Word<'_>) -> Result<ToolSeries, Problem> {
     let found = COLUMNS.iter().find_map(|(start, series)| Some((title.text.strip_prefix(start)?, *series)));
     let (cpu, series) =
         found.ok_or_else(|| title.problem(format!("`{}` is not a column of rtla", title.text)))?;
-    let cpu = cpu.parse().map_err(|_| title.problem(format!("`{cpu}` is not a CPU")))?;
+    let cpu = cpu.parse().map_err(|_| title.problem(format!("`{cpu}` is not a CPU number")))?;
     Ok(ToolSeries { series: Some(series.into()), ..ToolSeries::of(cpu) })
 }
 
@@ -186,7 +186,9 @@ pub(crate) fn top(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
 /// `cur min avg max`, in the interrupt, in the thread and, in newer versions, in user space.
 fn timerlat_rows(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>, Problem> {
     if words.is_empty() || !words.len().is_multiple_of(4) {
-        return Err(line.problem(format!("{} numbers, where 4 of each context are expected", words.len())));
+        return Err(
+            line.problem(format!("this row has {} numbers; it needs 4 for each context", words.len()))
+        );
     }
     let names = COLUMNS.iter().map(|(_, name)| *name);
     let contexts = words.chunks(4).zip(names).filter(|(context, _)| context[3].text != "-");
@@ -206,11 +208,11 @@ fn timerlat_rows(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSerie
 /// `runtime noise %available max-noise max-single hw nmi irq softirq thread`.
 fn osnoise_row(line: ToolLine<'_>, words: &[Word<'_>]) -> Result<Vec<ToolSeries>, Problem> {
     let [runtime, noise, _, _, single, counts @ ..] = words else {
-        return Err(line.problem(format!("{} numbers, where 10 are expected", words.len())));
+        return Err(line.problem(format!("this row has {} numbers; it needs 10", words.len())));
     };
     if counts.len() > 5 {
         return Err(line.problem(format!(
-            "{} numbers, where 10 are expected: did a mail program break the row?",
+            "this row has {} numbers; it needs 10: did a mail program break the row?",
             words.len()
         )));
     }

@@ -83,13 +83,20 @@ pub(crate) fn latency(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         remarks.push(format!("the smallest latency is {min} ns: the timer expired early (calibration), and the latency is counted as 0"));
     }
     if !is_sum {
-        remarks.push("the closing line (RTS) is missing: the largest and the smallest latency are from the last line, and the mean is not known".to_owned());
+        remarks.push(
+            "the closing line (RTS) is missing: the largest and the smallest latency are from the last RTD \
+             line, and the mean is not known"
+                .to_owned(),
+        );
     }
     if cpu.is_none() {
         remarks.push("the text does not say on which CPU the task ran".to_owned());
     }
     if let Some(priority) = priority {
-        remarks.push(format!("the task ran at priority {priority}; in Xenomai and EVL, this is the latency of the co-kernel's timer, not of a Linux timer"));
+        remarks.push(format!(
+            "the task ran at priority {priority}; with Xenomai or EVL, this is the latency of a co-kernel \
+             timer, not of a Linux timer"
+        ));
     }
     let series = ToolSeries {
         count: Some(period_ns.filter(|ns| *ns > 0).map_or(0, |ns| time / ns)).filter(|count| *count > 0),
@@ -134,7 +141,7 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let samples = text.split(" samples").next().and_then(|it| it.rsplit(' ').next()?.parse().ok());
             all.push(ToolSeries { count: samples, ..ToolSeries::of(run) });
             percentiles.push(Vec::new());
-            remarks.push(format!("measured by stress-ng with {policy}; one thread, on an unknown CPU"));
+            remarks.push(format!("stress-ng measured with {policy}, in one thread on an unknown CPU"));
             continue;
         }
         let (Some(series), Some(own)) = (all.last_mut(), percentiles.last_mut()) else { continue };
@@ -149,7 +156,7 @@ pub(crate) fn stress_ng(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         if let Some((share, rest)) = text.split_once("%:")
             && let (Ok(share), Some(ns)) = (share.trim().parse::<f64>(), rest.split_whitespace().next())
         {
-            own.push((share / 100.0, ns.parse().map_err(|_| line.problem("the percentile has no number"))?));
+            own.push((share / 100.0, ns.parse().map_err(|_| line.problem("the percentile has no value"))?));
         }
     }
     if all.iter().all(|series| series.max_ns.is_none()) {
@@ -218,7 +225,7 @@ pub(crate) fn lava(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             let number: f64 = words
                 .next()
                 .and_then(|it| it.trim_end_matches('>').parse().ok())
-                .ok_or_else(|| line.problem("the measurement has no number"))?;
+                .ok_or_else(|| line.problem("the measurement has no numeric value"))?;
             let unit = text
                 .split("UNITS=")
                 .nth(1)
@@ -273,16 +280,17 @@ pub(crate) fn distrusted(series: &ToolSeries, run_ns: u64) -> Option<String> {
     let of_run = run_ns > 0 && max as f64 > run_ns as f64 * 0.25;
     if max >= 60_000_000_000 || of_run {
         return Some(format!(
-            "thread {thread}: a late task does not explain a maximum of {} and a mean of {}; the measured value kept growing \
-             (an error of the test or of its clock)",
+            "thread {thread}: a maximum of {} with a mean of {} is no latency; the measured value kept \
+             growing, from an error of the test or of its clock",
             nanoseconds(max),
             nanoseconds(mean as u64)
         ));
     }
     (min > 500_000 && max as f64 <= min as f64 * 1.05).then(|| {
         format!(
-            "thread {thread}: all samples are near {}, from a timer without high resolution (the tick is 10 ms at 100 Hz, 4 ms at 250 Hz), not from a late \
-             task; look at CONFIG_HIGH_RES_TIMERS and `.resolution` in /proc/timer_list",
+            "thread {thread}: all samples are near {}: the timer has no high resolution (the tick is 10 ms \
+             at 100 Hz, 4 ms at 250 Hz), and no task is late. Look at CONFIG_HIGH_RES_TIMERS and \
+             `.resolution` in /proc/timer_list",
             nanoseconds(mean as u64)
         )
     })
@@ -349,7 +357,7 @@ pub(crate) fn linuxcnc(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         // Largest interval, largest jitter, last interval.
         let [_, jitter, ..] = numbers[..] else {
             return Err(
-                line.problem("the largest interval, the largest jitter and the last interval are expected")
+                line.problem("this row needs the largest interval, the largest jitter and the last interval")
             );
         };
         let end = line.problem("");
@@ -372,7 +380,7 @@ pub(crate) fn ros2(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let header = lines
         .iter()
         .find(|line| line.text.contains("latency_max (ms)"))
-        .ok_or_else(|| lines.ends("the head of the table is missing"))?;
+        .ok_or_else(|| lines.ends("the header line of the table is missing"))?;
     let titles: Vec<&str> = header.text.split([',', '\t']).map(str::trim).collect();
     let place = |name: &str| titles.iter().position(|title| title.starts_with(name));
     let (min, max, mean) = (place("latency_min"), place("latency_max"), place("latency_mean"));

@@ -122,7 +122,7 @@ impl ToolSeries {
         match self.count {
             Some(count) if inside.saturating_add(self.over) > count => {
                 let all = inside.saturating_add(self.over);
-                Err(format!("the histogram has {all} samples, but {count} were counted"))
+                Err(format!("the histogram has {all} samples, but the tool counted {count}"))
             }
             Some(count) if inside > 0 && self.over == 0 => Ok(count - inside),
             _ => Ok(self.over),
@@ -148,8 +148,8 @@ impl ToolSeries {
         (over > 1).then(|| {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
-                "CPU {}{name}: {over} samples are above the histogram, which ends at {} us; all of them but the largest \
-                 count as this end, so quantiles among these samples are too low",
+                "CPU {}{name}: {over} samples are above the end of the histogram, {} us; except the largest, \
+                 they count as this value, so quantiles among them are too low",
                 self.cpu,
                 self.limit_ns / 1000
             )

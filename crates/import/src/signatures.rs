@@ -8,18 +8,19 @@ const MECHANISMS: [(u64, u64, &str); 3] = [
     (
         45_000_000,
         55_000_000,
-        "ordinary tasks get 50 ms of each second, from RT throttling before Linux 6.12 (sched_rt_runtime_us 950000), from the fair \
-         server since 6.12 (/sys/kernel/debug/sched/fair_server, known to run too early on 6.12.y); see `whylate explain --why throttled`",
+        "ordinary tasks get 50 ms of each second: before Linux 6.12 from RT throttling (sched_rt_runtime_us \
+         950000), since 6.12 from the fair server (/sys/kernel/debug/sched/fair_server; 6.12.y runs it too \
+         early). See `whylate explain --why throttled`",
     ),
     (
         3_900_000,
         4_100_000,
-        "4 ms is the tick at 250 Hz, so a timer has no high resolution, or work waits for the tick",
+        "4 ms is the tick period at 250 Hz: a timer has no high resolution, or work waits for the tick",
     ),
     (
         9_200_000,
         10_200_000,
-        "10 ms is the tick at 100 Hz, so a timer has no high resolution, or work waits for the tick",
+        "10 ms is the tick period at 100 Hz: a timer has no high resolution, or work waits for the tick",
     ),
 ];
 /// The mechanism that makes such maxima: the smallest and the largest of them, and what it is.
@@ -40,7 +41,10 @@ pub(crate) fn of(cpus: &[CpuResult]) -> Vec<String> {
             all.iter().filter(|(_, ns)| (from..=to).contains(ns)).map(|(name, _)| name.as_str()).collect();
         names.dedup();
         if !names.is_empty() {
-            found.push(format!("the maximum of CPU or thread {}: {what}", names.join(", ")));
+            found.push(format!(
+                "the maximum of CPU or thread {} fits a known cause: {what}",
+                names.join(", ")
+            ));
         }
     }
     let (Some(least), Some(most)) = (all.iter().map(|it| it.1).min(), all.iter().map(|it| it.1).max()) else {
@@ -90,8 +94,9 @@ pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
     let in_rhythm = steps.filter(is_of_seconds).count();
     if events.len() >= EVENTS_MIN && in_rhythm + 1 == events.len() {
         found.push(format!(
-            "all {} late moments are whole seconds apart: something runs each second (the fair server or RT throttling, statistics of vmstat or of the \
-             cgroups, a watchdog, a tool that polls, RCU or the clocksource watchdog); `whylate run --trace` shows what runs",
+            "all {} late moments are whole seconds apart: something runs each second. `whylate run --trace` \
+             shows what: perhaps the fair server, RT throttling, statistics of vmstat or of the cgroups, a \
+             watchdog, a tool that polls, RCU or the clocksource watchdog",
             events.len()
         ));
     }

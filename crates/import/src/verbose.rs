@@ -41,7 +41,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         }
     }
     if threads.is_empty() {
-        return Err(lines.ends("there is no line of a sample (`thread: cycle: value`)"));
+        return Err(lines.ends("no line has a sample (`thread: cycle: value`)"));
     }
     let end = lines.ends("");
     let count = |values: &BTreeMap<u64, u64>| values.values().sum::<u64>();
@@ -50,7 +50,7 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
             .to_owned(),
     ];
     if let Some(line) = first_odd {
-        remarks.push(format!("{odd} lines are not samples and were left out, the first at line {line}"));
+        remarks.push(format!("lines that are not samples were left out: {odd}, the first at line {line}"));
     }
     // All threads measure for the same time.
     let times: Vec<u64> = threads
@@ -60,7 +60,11 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if let (Some(least), Some(most)) = (times.iter().min(), times.iter().max())
         && *most as f64 > *least as f64 * 1.1
     {
-        remarks.push("the intervals in the header (`Thread N Interval`) do not fit the numbers of samples, and are not used; some versions print one step too much".to_owned());
+        remarks.push(
+            "the intervals in the header (`Thread N Interval`) do not match the numbers of samples and are \
+             not used; some versions of cyclictest print them one step too long"
+                .to_owned(),
+        );
     }
     let counts: BTreeMap<u32, u64> =
         threads.iter().map(|(thread, values)| (*thread, count(values))).collect();

@@ -63,7 +63,7 @@ impl Recorder {
         }
         if !missing.is_empty() {
             let text = format!(
-                "this kernel has no {}; whylate cannot find causes that need these events",
+                "whylate cannot find causes that need these events, which this kernel does not have: {}",
                 missing.join(", ")
             );
             warnings.push(Warning::new(WarningCode::EventsMissing, text));

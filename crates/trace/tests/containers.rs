@@ -91,7 +91,7 @@ fn mails_whose_lines_a_client_broke() {
         for (before, after) in [("", ""), ("", "> "), ("> ", ""), ("> > ", "> ")] {
             let mail = broken(width, before, after);
             assert!(mail.lines().all(|line| line.len() <= width + 2), "{mail}");
-            assert_text(mail.clone().into_bytes(), "tracefs text, a mail with broken lines");
+            assert_text(mail.clone().into_bytes(), "tracefs text from a mail with broken lines");
             let packed = format!("Content-Type: text/plain\n\n{}", mail.replace('=', "=3D"));
             assert_text(packed.into_bytes(), "tracefs text, a mail");
         }

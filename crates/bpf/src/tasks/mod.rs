@@ -64,7 +64,7 @@ use zerocopy::transmute;
 const RING_STRETCHES: u32 = 4_096;
 /// Without these facilities fewer tasks are found, or less is known of them.
 const EVENTS: [(&str, Event); 6] = [
-    ("tasks that come later", event("task_forked", "sched_process_fork")),
+    ("tasks that start later", event("task_forked", "sched_process_fork")),
     ("tasks that change their name", event("task_renamed", "task_rename")),
     ("ends of tasks", event("task_ended", "sched_process_exit")),
     ("page faults of tasks", event("task_fault", "page_fault_user")),

@@ -75,7 +75,7 @@ fn tracepoint_address(
     name: &str,
 ) -> Result<Option<(u64, String)>, &'static str> {
     let Some(section) = file.section_by_name(NOTES) else { return Ok(None) };
-    let unread = "its notes cannot be read";
+    let unread = "the notes with its static tracepoints cannot be read";
     let data = section.data().map_err(|_| unread)?;
     let notes = NoteIterator::<FileHeader64<LittleEndian>>::new(LittleEndian, NOTE_ALIGNMENT, data);
     let mut own = notes.map_err(|_| unread)?.map_while(Result::ok).filter(|note| note.name() == OWNER);
@@ -90,7 +90,8 @@ fn tracepoint_address(
     let [address, base, semaphore]: [U64; 3] = transmute!(numbers);
     if semaphore.get() != 0 {
         return Err(
-            "this static tracepoint is off until a tool raises its semaphore, and whylate does not do that; name a function instead",
+            "this static tracepoint stays off until a tool raises its semaphore, which whylate does not do; \
+             name a function instead",
         );
     }
     let moved_to = file.section_by_name(BASE).map_or(base.get(), |section| section.address());

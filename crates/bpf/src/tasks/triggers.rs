@@ -63,7 +63,8 @@ impl TaskWatch {
         let object = self.causes.histograms().object_mut();
         match trigger {
             Trigger::Xrun => object.attach_raw(XRUN, &["xrun".to_owned()]).map_err(|_| {
-                let reason = "this kernel has no event snd_pcm:xrun now: it needs CONFIG_SND_PCM_XRUN_DEBUG, and the module snd_pcm (`modprobe snd_pcm`)";
+                let reason = "the event snd_pcm:xrun is missing: it needs a kernel with \
+                              CONFIG_SND_PCM_XRUN_DEBUG, and the module snd_pcm (`modprobe snd_pcm`)";
                 BpfError::program("xrun", reason)
             })?,
             Trigger::Marker { text } => {
@@ -89,7 +90,7 @@ impl TaskWatch {
                     object.attach_place(program, &path, offset, Some(nth.into()))?;
                 }
             }
-            _ => return Err(BpfError::NoMark("it is no trigger of the kernel".to_owned())),
+            _ => return Err(BpfError::NoMark("the kernel cannot detect this trigger".to_owned())),
         }
         if nth != TRIGGER_XRUN {
             self.rules += 1;
@@ -118,7 +119,7 @@ fn rule(
     condition: Option<&Condition>,
 ) -> Result<(std::path::PathBuf, u64, RawTriggerRule), String> {
     let found = place_with_arguments(place)?;
-    let (path, offset, arguments) = found.ok_or_else(|| "it is not in a file".to_owned())?;
+    let (path, offset, arguments) = found.ok_or_else(|| "this place is not in a file".to_owned())?;
     let Some(condition) = condition else { return Ok((path, offset, RawTriggerRule::default())) };
     let place = match (condition.operand, place) {
         (Compared::Took, _) => ValuePlace::of(Operand::Took),
@@ -127,15 +128,21 @@ fn rule(
         }
         (Compared::Argument(nth), Mark::Usdt { .. }) => {
             let text = arguments.split_whitespace().nth(usize::from(nth) - 1);
-            let text =
-                text.ok_or_else(|| format!("the static tracepoint has no argument {nth}: {arguments}"))?;
+            let text = text.ok_or_else(|| {
+                format!("the static tracepoint has no argument {nth}; its arguments are: {arguments}")
+            })?;
             ValuePlace::parse(text).ok_or_else(|| {
-                format!("argument {nth} of the static tracepoint is `{text}`, and this place cannot be read; choose from a register, N@off(register) and a constant")
+                format!(
+                    "argument {nth} of the static tracepoint is at `{text}`, which whylate cannot read; \
+                     choose an argument in a register, at N@off(register), or a constant"
+                )
             })?
         }
         (Compared::Argument(nth), _) => {
             let offset = ARGUMENTS.get(usize::from(nth) - 1).and_then(|name| register(name));
-            let offset = offset.ok_or_else(|| "this architecture's arguments are not known".to_owned())?;
+            let offset = offset.ok_or_else(|| {
+                format!("whylate does not know where this architecture passes argument {nth}")
+            })?;
             ValuePlace { offset, ..ValuePlace::of(Operand::Register) }
         }
     };

@@ -17,15 +17,16 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,
-                    "the task had the CPU; interrupts during its run count as its work",
+                    "the task had the CPU; this time includes the interrupts that came meanwhile",
                 ),
                 Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
-                    "the task was runnable and waited: another thread had the CPU, or the CPU quota of its control group was used up. Only root can see which of the two it was",
+                    "the task was runnable and waited: another thread had the CPU, or the CPU quota of the \
+                     task's control group was used up. Run as root to see which",
                 ),
                 Doing::Preempted { .. } => Blame::new(
                     Kind::Thread,
                     LIKELY,
-                    "the task was runnable and waited for a CPU. Without root, the kernel does not show which thread had it",
+                    "the task was runnable and waited for a CPU. Run as root to see which thread had the CPU",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),
             };

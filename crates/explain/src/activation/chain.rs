@@ -135,7 +135,7 @@ fn link(link: &WakeLink) -> String {
             format!("{} (ran {} of {}{behind})", link.by, nanoseconds(ran_ns), nanoseconds(took_ns))
         }
         (_, Some(took_ns), None) => format!("{} (after {})", link.by, nanoseconds(took_ns)),
-        (_, None, _) => format!("{} (woken longer ago)", link.by),
+        (_, None, _) => format!("{} (woken before the recorded time)", link.by),
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         recordings.remove(&CpuId(0));
         let links = chain(&activation(), &recordings, &Surroundings::default());
         assert_eq!(links.len(), 2, "{links:?}");
-        assert!(told(&links).unwrap().contains("other (woken longer ago)"));
+        assert!(told(&links).unwrap().contains("other (woken before"));
         assert_eq!(chain(&Activation::default(), &recordings, &Surroundings::default()), []);
     }
 

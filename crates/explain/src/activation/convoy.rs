@@ -52,7 +52,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
         held.push((from_ns, at_ns, blame));
         let after = nanoseconds(at_ns - stage.from_ns);
         let evidence = format!(
-            "{before} woke this thread {after} into the wait and so handed over the lock at {address:#x}"
+            "{after} into the wait, {before} handed over the lock at {address:#x} by waking this thread"
         );
         blame = Blame::new(Kind::Lock, CONCLUDED, evidence).thread(name, thread);
         (from_ns, before) = (at_ns, name);

@@ -53,7 +53,9 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
     match among {
-        Some((long, found)) => long.name(own, found, "samples of the thread's long activations", usual),
+        Some((long, found)) => {
+            long.name(own, found, "samples of the thread's unusually long activations", usual)
+        }
         None if here.stacks.len() >= SAMPLES_LEAST => {
             if let Some(found) = hottest(&functions, here.ns) {
                 here.name(own, found, &of, usual);
@@ -195,9 +197,9 @@ fn compared(frame: &Frame, weights: Weights, usual: &Profile) -> String {
     let number = count(usual.stacks.len() as u64);
     match weights.ordinary_ns {
         Some(ordinary_ns) if ordinary_ns > 0 => format!(
-            "{name} ran for at least {here}; in an ordinary activation it runs for about {} of {}",
-            nanoseconds(ordinary_ns),
-            nanoseconds(usual.sampled_ns)
+            "{name} ran for at least {here}; ordinary activations run for {}, of which {name} takes about {}",
+            nanoseconds(usual.sampled_ns),
+            nanoseconds(ordinary_ns)
         ),
         _ => format!(
             "{name} ran for at least {here}; it is in none of {number} samples of ordinary activations"
@@ -260,13 +262,17 @@ fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Profile>) -> Vec<S
 fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
     let half = stacks.len().div_ceil(2);
     if stacks.iter().filter(|stack| stack.is_empty()).count() >= half {
-        return Some("the stacks of the program could not be read, or the program had ended".to_owned());
+        return Some(
+            "functions are not known: the program's stacks could not be read, or the program had ended"
+                .to_owned(),
+        );
     }
     let innermost = stacks.iter().filter_map(|stack| stack.first());
     let unnamed: Vec<&Frame> = innermost.filter(|frame| !frame.is_named).collect();
     if let Some(frame) = unnamed.first().filter(|_| unnamed.len() >= half) {
         return Some(format!(
-            "{} has no symbols for these addresses: build it without strip and -s, or install its debug symbols",
+            "{} has no symbols for the sampled addresses: build it without strip and -s, or install its \
+             debug symbols",
             frame.file
         ));
     }
@@ -280,13 +286,16 @@ fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
         stacks.iter().find(library).filter(|_| stacks.iter().filter(library).count() >= half)
     {
         return Some(format!(
-            "the function that called into {} may be missing here: most libraries are built without frame pointers",
+            "the function that called into {} may be missing from the callers: most libraries are built \
+             without frame pointers",
             first.file
         ));
     }
     let alone = stacks.iter().filter(|stack| stack.len() == 1).count();
     (alone >= half).then(|| {
-        "its callers are not known: the program was built without frame pointers (-fno-omit-frame-pointer)".to_owned()
+        "callers are not known, because the program has no frame pointers: build it with \
+         -fno-omit-frame-pointer"
+            .to_owned()
     })
 }
 

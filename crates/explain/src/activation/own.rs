@@ -22,7 +22,8 @@ pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> 
     let mut pieces = pieces;
     for (call, (pid, command)) in spins {
         let evidence = format!(
-            "the task waited for a lock with priority inheritance in {}; it did not sleep, because the lock's owner ran on another CPU",
+            "the task spun in {} for a lock with priority inheritance, because the lock's owner ran on \
+             another CPU",
             call.call
         );
         let blame = Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid);
@@ -53,7 +54,8 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     let Some(work) = activation.work else {
         let own = &mut causes[place];
         if total_ns >= UNDIVIDED_LEAST_NS {
-            own.evidence.push("the parts of this work were not recorded".to_owned());
+            let unknown = "no record divides this work into system calls, page faults and user mode";
+            own.evidence.push(unknown.to_owned());
             own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
         }
         return faults_of_unknown_time(own, number, total_ns);

@@ -24,7 +24,11 @@ pub(super) fn slowed(pieces: Vec<Piece<()>>, recording: &Recording) -> Vec<Piece
         };
         let needed = u128::from(piece.length()) * u128::from(*khz) / u128::from((*highest_khz).max(1));
         let from = piece.from + needed as u64;
-        let evidence = format!("the CPU's clock ran at {} of {} MHz", khz / 1_000, highest_khz / 1_000);
+        let evidence = format!(
+            "the CPU ran at {} MHz; its highest frequency is {} MHz",
+            khz / 1_000,
+            highest_khz / 1_000
+        );
         let blame = Blame::new(Kind::SlowClock, CONCLUDED, evidence);
         let lost = Piece { from, began: from, blame, ..piece.clone() };
         piece.to = from;

@@ -49,7 +49,7 @@ fn a_slow_clock_has_the_time_that_it_added_to_the_work() {
     let shares = [Kind::SlowClock, Kind::OwnWork, Kind::Softirq].map(|kind| share(&found, kind));
     assert!((shares[0] - 0.56).abs() < 0.01 && (shares[1] - 0.34).abs() < 0.01, "{shares:?}");
     assert!((shares[2] - 0.1).abs() < 0.01, "{shares:?}");
-    assert!(says("its-clock-ran-at", &found[0].evidence[0]));
+    assert!(says("cpu-highest-frequency", &found[0].evidence[0]));
 }
 
 #[test]

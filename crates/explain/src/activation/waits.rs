@@ -29,8 +29,12 @@ pub(super) fn behind(
     }
     // The scheduler leaves the CPU to it as long as it is runnable.
     let sure = if priority > 0 && thread.priority > priority { CONCLUDED } else { LIKELY };
-    Blame::new(Kind::Thread, sure, format!("{evidence}; it has {}", figure::scheduled(thread.priority)))
-        .thread(&thread.command, thread.pid)
+    Blame::new(
+        Kind::Thread,
+        sure,
+        format!("{evidence}; the thread runs at {}", figure::scheduled(thread.priority)),
+    )
+    .thread(&thread.command, thread.pid)
 }
 
 /// What it slept for, and who had it.
@@ -69,7 +73,7 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             waker,
         ),
         Wait::Kernel(call) => {
-            let evidence = "the task slept in the kernel, uninterruptibly (state D)";
+            let evidence = "the task slept uninterruptibly in the kernel (state D)";
             let named = call.clone().map(|call| (call, Vec::new()));
             ended_by(Blame::new(Kind::Wait, confidence::SHOWN, evidence).named(named), waker)
         }
@@ -106,7 +110,8 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
         _ => None,
     })?;
     let evidence = format!(
-        "the task slept in {call} repeatedly, each time on the same object until a timeout, before {command} woke it; other threads may also have made it wait"
+        "before {command} woke the task, it slept in {call} several times on the same word, each time until \
+         a timeout; other threads may have caused part of this wait"
     );
     let what = runtime(&Object::Word(address, variable), &waker);
     let evidence = what.map(|what| format!("{evidence}; {what}")).unwrap_or(evidence);
@@ -120,10 +125,10 @@ fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
             Some("this word belongs to the state of Python's interpreter, which contains its lock (GIL)")
         }
         (_, Waker::Thread(_, name)) if name == "VM Thread" => {
-            Some("that thread of the Java VM stops all other threads for a safepoint, then wakes them")
+            Some("VM Thread is the thread that stops all other threads of the Java VM for a safepoint")
         }
         (_, Waker::Thread(_, name)) if JAVA_COLLECTORS.iter().any(|it| name.starts_with(it)) => {
-            Some("that thread belongs to the Java VM's garbage collector")
+            Some("this waker belongs to the Java VM's garbage collector")
         }
         (Object::Word(_, Some(name)), _) if name.starts_with("runtime.") => Some(
             "this word belongs to Go's runtime, which stops threads for garbage collection and when goroutines wait",

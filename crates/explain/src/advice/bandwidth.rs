@@ -89,8 +89,8 @@ pub(super) fn pacing(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             id: format!("load-pacing-{}", load.name),
             reason: caused_reason(&[cause], situation.causes),
             why: format!(
-                "the load `{}` belongs to the plan and moved {}; measure it with `rate = \"{half}\"`. If that lowers the latencies, \
-                 make the program that the load represents move data more slowly",
+                "the plan's load `{}` ran and moved {}; measure again with `rate = \"{half}\"`. If this \
+                 lowers the latencies, let the program that the load represents move data more slowly",
                 load.name,
                 figure::rate(load.bytes_per_s, "bytes_per_s")
             ),

@@ -36,8 +36,8 @@ ExecStart=/bin/sh -c 'echo isolated >/sys/fs/cgroup/realtime.slice/cpuset.cpus.p
 WantedBy=multi-user.target";
 
 /// What remains to be done after each boot if there is no such partition.
-const NOT_MOVED: &str = "the files keep processes away, but cannot move kernel threads without an isolated partition \
-    (cgroup v2 of Linux 6.1): after each boot, run `whylate treat apply shield`";
+const NOT_MOVED: &str = "the files keep processes away, but only an isolated partition (cgroup v2, Linux 6.1 \
+                         or later) moves kernel threads: run `whylate treat apply shield` after each boot";
 
 /// Whether cgroup v2 of this kernel has isolated partitions. Earlier kernels have only partitions of the kind `root`, which
 /// stop the kernel's workers there.
@@ -195,7 +195,10 @@ impl Files {
             TreatmentKind::Shield(plan) => self.shield(plan, proof, facts, (target, others))?,
             TreatmentKind::Boot(plan) => self.boot(plan, proof)?,
             other => {
-                return Err(format!("no file installs it: run `whylate treat apply {}`", other.kind()));
+                let kind = other.kind();
+                return Err(format!(
+                    "no file keeps this setting: run `whylate treat apply {kind}` after each boot"
+                ));
             }
         }
         Ok(())
@@ -300,7 +303,7 @@ impl Files {
         }
         match &plan.kernel {
             Some(kernel) => {
-                Err(format!("no file installs it: make Linux {kernel} the default of the boot loader"))
+                Err(format!("no file selects the kernel: make Linux {kernel} the default of the boot loader"))
             }
             None => Ok(()),
         }

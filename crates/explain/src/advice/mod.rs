@@ -157,7 +157,8 @@ pub fn candidates(
                 continue;
             }
             Ok(()) => format!(
-                "{ARMS_MAX} other treatments act on larger causes; to try this one too, name it with --yes"
+                "{ARMS_MAX} other treatments act on larger causes; to test this treatment too, name it with \
+                 --yes"
             ),
             Err(why) => why,
         };
@@ -286,7 +287,7 @@ fn caused_reason(caused: &[&FixCause], all: &[FixCause]) -> String {
         (None, _) => (format!("`{kind}`"), "was the main cause"),
     };
     match spikes {
-        0 => format!("{who} took part in spikes"),
+        0 => format!("{who} contributed to spikes"),
         _ => format!("{who} {were} of {spikes} of {total} spikes"),
     }
 }
@@ -307,12 +308,13 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
         let why = match CauseKind::from_name(&cause.kind)? {
             CauseKind::Quota => "the cause is the task's CPU quota; raise `cpu.max` (CPUQuota= of its unit)",
             CauseKind::Wait => {
-                "the task itself waits in the kernel; its real-time part must not wait for disks or memory"
+                "the task itself waits in the kernel; keep waits for disks and memory out of its real-time \
+                 part"
             }
             CauseKind::TimerSlack => {
                 "ordinary threads have a timer slack; give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
-            CauseKind::OwnWork => "the work of the task itself takes the time: no setting shortens it",
+            CauseKind::OwnWork => "the time is the task's own work, which no setting shortens",
             CauseKind::Steal | CauseKind::HostStall => {
                 "the cause is the hypervisor; pin the virtual CPUs on the host"
             }
@@ -338,7 +340,7 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     }
     let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
     left_out.extend(boots.filter_map(|finding| {
-        let why = format!("needs a reboot (`--campaign` tries it): {}", finding.fix_boot.as_ref()?);
+        let why = format!("this needs a reboot (`--campaign` tests it): {}", finding.fix_boot.as_ref()?);
         Some(FixLeftOut { id: finding.id.clone(), reason: finding.text.clone(), why })
     }));
     left_out

@@ -16,7 +16,7 @@ pub struct Profile {
     pub left_out: Vec<FixLeftOut>,
 }
 
-const REBOOT: &str = "it needs a reboot";
+const REBOOT: &str = "this needs a reboot";
 
 enum Meaning {
     Treatment(Value),
@@ -45,7 +45,7 @@ pub fn profile(text: &str) -> Result<Profile, String> {
         profile.form = "a kernel command line";
         text.split_whitespace().for_each(|word| profile.add(word, word, of_word(word)));
     } else {
-        profile.form = "a file of sysctl.d";
+        profile.form = "a sysctl.d file";
         for (line, number) in lines() {
             let Some((key, value)) = assigned(line) else {
                 return Err(format!(
@@ -79,7 +79,7 @@ fn of_plan(text: &str) -> Result<Profile, String> {
     let list: Vec<TreatmentPlan> = list.try_into().map_err(|error| error.to_string())?;
     let arm = |treatment| FixArm {
         treatment,
-        reason: "it is in the plan".to_owned(),
+        reason: "the plan has this treatment".to_owned(),
         answers: Vec::new(),
         removes: Vec::new(),
         service: None,
@@ -129,9 +129,9 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
 /// `None` for what is not a setting, such as a profile's summary.
 fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
     Some(match (part, key) {
-        ("main", "include") => No("it names another profile: audit that profile, too"),
+        ("main", "include") => No("this names another profile: audit that profile, too"),
         ("main", _) | (_, "type" | "enabled" | "replace" | "priority" | "devices") => return None,
-        _ if value.contains("${") => No("a program of tuned computes its value"),
+        _ if value.contains("${") => No("tuned computes this value when it applies the profile"),
         ("sysctl", _) => of_sysctl(key, value),
         ("sysfs", _) => of_file(key, value),
         ("cpu", "governor") => {
@@ -150,15 +150,15 @@ fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
             Some(most) => {
                 Treatment(json!({"kind": "idle", "exit_latency_max": format!("{most}us"), "cpus": "all"}))
             }
-            None => No("it names an idle state: write the latency in us"),
+            None => No("this names an idle state: write its exit latency in us instead"),
         },
         ("vm", "transparent_hugepages" | "transparent_hugepage") => {
             Treatment(json!({"kind": "thp", "enabled": value}))
         }
-        ("vm", "transparent_hugepage.defrag") => No("write it as the treatment `thp` with `defrag`"),
+        ("vm", "transparent_hugepage.defrag") => No("use the treatment `thp` with `defrag` instead"),
         ("vm", _) => of_sysctl(&format!("vm.{key}"), value),
-        ("script", _) => No("it is a script, which whylate cannot undo"),
-        _ => No("whylate has no treatment for it"),
+        ("script", _) => No("this runs a script, which whylate cannot undo"),
+        _ => No("whylate has no treatment for this setting"),
     })
 }
 
@@ -188,14 +188,14 @@ fn of_word(word: &str) -> Meaning {
 
 fn of_sysctl(key: &str, value: &str) -> Meaning {
     if key.contains('*') {
-        return No("it matches several files: name one");
+        return No("this pattern matches several files: name one of them");
     }
     Treatment(json!({"kind": "sysctl", "key": of_path(key), "value": value}))
 }
 
 fn of_file(path: &str, value: &str) -> Meaning {
     if path.contains(['*', '[', '?']) {
-        return No("it matches several files: name one, or write `{cpu}` in a treatment `sysfs`");
+        return No("this pattern matches several files: name one, or write `{cpu}` in a treatment `sysfs`");
     }
     Treatment(json!({"kind": "sysfs", "path": path, "value": value}))
 }
@@ -240,7 +240,7 @@ impl Profile {
 
     fn checked(self) -> Result<Self, String> {
         if self.arms.is_empty() && self.left_out.is_empty() {
-            return Err("it contains no settings".to_owned());
+            return Err("the file contains no settings".to_owned());
         }
         Ok(self)
     }
@@ -301,7 +301,7 @@ mod tests {
                 .unwrap_err()
                 .starts_with("line 2: `hello world`")
         );
-        assert_eq!(super::profile("# nothing\n").unwrap_err(), "it contains no settings");
+        assert!(super::profile("# nothing\n").unwrap_err().contains("no settings"));
     }
 
     #[test]

@@ -162,7 +162,7 @@ impl Labeller<'_> {
         }
         if state.switching && !matches!(phase, Phase::Waker { .. } | Phase::Fault) {
             let long = length_ns > SWITCH_LONG_NS;
-            let reason = "the scheduler had chosen the next thread, which did not run yet";
+            let reason = "the scheduler had chosen the next thread, but the context switch was not over";
             let blame = Blame::new(CauseKind::ContextSwitch, CONCLUDED, reason);
             let blame = if long { blame } else { Blame::default() };
             return Label { blame, ..Label::needed("context switch") };
@@ -217,7 +217,7 @@ impl Labeller<'_> {
         }
         if state.user {
             let reason = "the CPU was in user mode, where interrupts are enabled";
-            let what = "user mode, the timer interrupt does not come";
+            let what = "user mode; the timer interrupt does not come";
             return match self.is_virtual && !ran_at_end(span, self) {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
                 false => late_timer(what, LIKELY, reason),
@@ -227,7 +227,8 @@ impl Labeller<'_> {
         let innermost = crate::stack::innermost(&found);
         let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
-            let reason = "the late timer interrupt found the kernel at its entry or exit, or arming a timer, which takes only a few instructions";
+            let reason = "the late timer interrupt hit the kernel's entry or exit, or the arming of a timer: \
+                          only a few instructions";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -237,8 +238,8 @@ impl Labeller<'_> {
         if state.irqs_off != Knowledge::ByEvent
             && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {
-            let reason = "the late timer interrupt found a thread that was about to sleep";
-            return late_timer("about to sleep, the timer interrupt does not come", POSSIBLE, reason);
+            let reason = "the late timer interrupt hit a thread that was about to sleep";
+            return late_timer("about to sleep; the timer interrupt does not come", POSSIBLE, reason);
         }
         let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
         let in_kernel = traced || !found.is_empty();
@@ -249,9 +250,11 @@ impl Labeller<'_> {
                 by(IrqsOff, off, SEEN, "the flags of nearby functions say that interrupts were disabled")
             }
             Knowledge::Not if self.states.irq_events => {
-                late_timer("interrupts enabled", CONCLUDED, "events say that interrupts were enabled")
+                late_timer("interrupts enabled", CONCLUDED, "events show that interrupts were enabled")
             }
-            Knowledge::Not => late_timer("interrupts enabled", FAINT, "flags say interrupts were enabled"),
+            Knowledge::Not => {
+                late_timer("interrupts enabled", FAINT, "the event flags say that interrupts were enabled")
+            }
             Knowledge::Unknown if in_kernel => {
                 let reason = "the timer interrupt remained pending while this kernel code ran";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
@@ -276,8 +279,8 @@ impl Labeller<'_> {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
-            let reason = "the CPU was idle, and an idle CPU handles an interrupt at once";
-            let what = "idle, the timer interrupt does not come";
+            let reason = "the CPU was idle, and an idle CPU handles interrupts at once";
+            let what = "idle; the timer interrupt does not come";
             (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };
         Label { blame, need: state.idle_state.is_none().then_some(Need::IdleStates), ..Label::needed(what) }
@@ -341,7 +344,7 @@ impl Labeller<'_> {
         let state = &span.state;
         let by = |kind, what: &str, confidence, reason| self.by(kind, state, what, confidence, reason);
         if self.thread(state.pid).starts_with("migration/") {
-            return by(Migration, "moves tasks between CPUs", CONCLUDED, "the migration thread ran");
+            return by(Migration, "moves tasks between CPUs", CONCLUDED, "the kernel's migration thread ran");
         }
         let priority = state.pid.and_then(|pid| self.priorities.at(pid, span.events.0));
         match (priority, who.priority) {
@@ -354,7 +357,8 @@ impl Labeller<'_> {
                 let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
                 if lent {
-                    let reason = "a thread ran with an inherited priority: another task waits for a lock that this thread holds";
+                    let reason = "a thread ran with an inherited priority: another task waited for a lock \
+                                  that this thread held";
                     return by(Thread, &what, CONCLUDED, reason);
                 }
                 // Without its events a softirq looks like the thread that serves it.
@@ -378,8 +382,9 @@ impl Labeller<'_> {
                 if !asked && length_ns > THROTTLED_LEAST_NS && state.preempt_off == Knowledge::Not =>
             {
                 if self.is_seen_alive(span) {
-                    let reason = "a lower-priority thread kept running, and no reschedule was requested: its priority was raised for \
-                                  a while (sched_setscheduler), or real-time throttling stopped the task";
+                    let reason = "a lower-priority thread kept running, and no reschedule was requested: \
+                                  either its priority had been raised (sched_setscheduler), or the task was \
+                                  throttled";
                     return by(Thread, "runs; its priority at that time is not known", POSSIBLE, reason);
                 }
                 let reason =
@@ -431,7 +436,7 @@ fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static st
         true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of the handler"),
         true => (
             CONCLUDED,
-            "events show the start and the end of the handler; a CPU that stops in between looks the same",
+            "events show the start and the end of the handler; the CPU may have stood still in between",
         ),
         // Requests of other CPUs and softirqs have events of their own before and after them.
         false if kind != CauseKind::Irq => {

@@ -159,7 +159,9 @@ impl Accountant<'_> {
                 SHOWN,
                 "this thread ran at a priority that the tracer's thread cannot preempt",
             ),
-            Some(1..) => (CauseKind::PreemptOff, SEEN, "interrupts in this time found preemption disabled"),
+            Some(1..) => {
+                (CauseKind::PreemptOff, SEEN, "interrupts in this time hit code that had preemption disabled")
+            }
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
         // The tracer prints the stack that the timer's interrupt found.

@@ -119,13 +119,14 @@ fn below_hypervisor(piece: &mut Piece, timers: &LateTimers, labeller: &Labeller<
     let in_handler = matches!(state.level, Level::HardIrq(_) | Level::Softirq(_));
     if in_function || in_handler {
         piece.blame.confidence = piece.blame.confidence.min(LIKELY);
-        let more = "no CPU did anything meanwhile: a hypervisor that stops the machine looks the same";
+        let more = "no CPU did anything meanwhile: a hypervisor may have stopped the machine";
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }
     if is_held_back(piece) && !timers.is_late_behind(piece) {
         piece.blame.confidence = piece.blame.confidence.min(LEFT_OVER);
-        let more = "the function was not recorded; a hypervisor that stops the CPU looks the same, but no late timer of the CPU points to one";
+        let more = "the function was not recorded. A hypervisor may have stopped the CPU, but no timer of \
+                    the CPU was late";
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }

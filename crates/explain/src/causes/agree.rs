@@ -55,7 +55,11 @@ fn combine(run: &Said, from: CauseSource, trace: &Said) -> Said {
         complete(&mut answer.cause, &other.cause);
         answer.cause.sources = vec![own, CauseSource::Trace];
     } else {
-        let reason = format!("less certain: the {} says {}", other_source.describe(), name(&other.cause));
+        let reason = format!(
+            "less certain: according to the {}, the cause is {}",
+            other_source.describe(),
+            name(&other.cause)
+        );
         answer.cause.confidence = Some(grade(&answer.cause));
         lower(&mut answer.cause, OF_CONTRADICTION, reason);
         answer.cause.sources = vec![source];
@@ -128,11 +132,11 @@ fn complete(cause: &mut Cause, other: &Cause) {
     cause.evidence.retain(|line| known.insert(line.clone()));
 }
 
-/// `irqs_off: irq/45-nvkm in unarm (0.95)`.
+/// `irqs_off: irq/45-nvkm in unarm (confidence 0.95)`.
 fn name(cause: &Cause) -> String {
     let actor = cause.actor.as_ref().map(|actor| format!(": {actor}")).unwrap_or_default();
     let function = cause.function.as_ref().map(|function| format!(" in {function}")).unwrap_or_default();
-    format!("{}{actor}{function} ({:.2})", cause.kind.name(), grade(cause))
+    format!("{}{actor}{function} (confidence {:.2})", cause.kind.name(), grade(cause))
 }
 
 /// Makes one answer for each spike that has a trace, and puts it into both. In a guest, claims are weighed against the stalls
@@ -235,7 +239,7 @@ mod tests {
             let Cause { kind, confidence, evidence, sources, .. } =
                 combine(run, CauseSource::Bpf, trace).cause;
             assert_eq!((kind, confidence, sources), (CauseKind::Irq, Some(0.7), vec![source]));
-            assert!(evidence[1].contains("says thread: hog (0.90)"), "{evidence:?}");
+            assert!(evidence[1].contains("thread: hog (confidence 0.90)"), "{evidence:?}");
         }
         let other = said(CauseKind::Thread, Some("cat"), 0.8);
         assert_eq!(

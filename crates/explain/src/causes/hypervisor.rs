@@ -142,7 +142,8 @@ fn take_back(cause: &mut Cause, stall: &Stall) {
         claims => format!("{claims} times"),
     };
     cause.evidence.push(format!(
-        "a stall was found at {}{actor}{function}, but only {often}; the hypervisor also causes stalls of this length elsewhere",
+        "the hypervisor causes stalls of this length elsewhere, too; only {often} was a stall found at \
+         {}{actor}{function}",
         cause.kind.name()
     ));
     let confidence = if stall.stalls >= STALLS_LIKELY * stall.claims { LIKELY } else { POSSIBLE };

@@ -80,7 +80,9 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // A tracer's own record of each handler is exact.
         CauseKind::Irq if cause.confidence >= Some(STATED) => 1.0,
         CauseKind::Irq if group.time > STOPPED_LEAST_NS || cause.share < Some(MOST) => {
-            cause.evidence.push("each handler was short: the delay may have another reason".to_owned());
+            cause
+                .evidence
+                .push("each run of the handler was short: the delay may have another reason".to_owned());
             FAINT
         }
         _ => 1.0,

@@ -164,7 +164,7 @@ fn thread(who: Option<&(String, u32)>, part: &AnalysisPart, of_interrupt: bool) 
     let named = stack::below_interrupt(&part.stack).and_then(stack::innermost);
     let (kind, confidence, reason) = match &named {
         Some(_) if of_interrupt => (CauseKind::IrqsOff, CONCLUDED, INTERRUPTED),
-        _ => (CauseKind::Thread, POSSIBLE, "the tool names the thread; it does not report priorities"),
+        _ => (CauseKind::Thread, POSSIBLE, "the tool names this thread, but reports no priorities"),
     };
     let blame = Blame::new(kind, confidence, reason).named(named);
     match who {

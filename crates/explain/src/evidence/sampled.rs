@@ -57,7 +57,7 @@ fn hwlat(late: &Late, sample: HwlatSample, is_virtual: bool) -> Judgement {
     let mut judgement = of_one(cause, late, "no kernel code could run");
     if let Some(nmi_ns) = sample.nmi_ns.filter(|nmi_ns| *nmi_ns > 0) {
         let share = (nmi_ns as f64 / late.latency_ns().max(1) as f64).min(1.0);
-        let times = sample.nmi_count.map(|count| format!(" ({count})")).unwrap_or_default();
+        let times = sample.nmi_count.map(|count| format!(" (number: {count})")).unwrap_or_default();
         let reason = format!("the tracer counted {} us in NMIs{times}", nmi_ns / 1000);
         let nmi = Cause { share: Some(share), ..whole(CauseKind::Nmi, late, SHOWN, &reason) };
         judgement.cause.share = Some(1.0 - share);
@@ -84,8 +84,9 @@ fn noises(late: &Late, runtime_ns: u64, counts: [u64; 5], is_virtual: bool) -> J
             whole(kind, late, CONCLUDED, "the tracer counted noise from this source only")
         }
         _ => {
-            let unknown = "the table does not say which noise was the largest: record the events osnoise:irq_noise, softirq_noise, \
-                           thread_noise and nmi_noise too (rtla: -e osnoise)";
+            let unknown = "the table does not say what caused the largest noise: record the events \
+                           osnoise:irq_noise, softirq_noise, thread_noise and nmi_noise too (rtla: -e \
+                           osnoise)";
             Cause { confidence: None, ..whole(CauseKind::Unattributed, late, 0.0, unknown) }
         }
     };
@@ -123,7 +124,7 @@ fn of_one(cause: Cause, late: &Late, what: &str) -> Judgement {
 /// The cause of all of it.
 fn whole(kind: CauseKind, late: &Late, confidence: f64, reason: &str) -> Cause {
     let looks_the_same =
-        (kind == CauseKind::Hardware).then_some("a hypervisor that stops the CPU looks the same");
+        (kind == CauseKind::Hardware).then_some("a hypervisor may have stopped the CPU instead");
     Cause {
         from_ns: Some(late.expected_ns),
         to_ns: Some(late.actual_ns),

@@ -35,10 +35,10 @@ const OTHER_LEAST: f64 = 0.01;
 const OTHERS_MAX: usize = 8;
 /// The longest tick of a kernel, and a margin.
 const TICK_NS_MAX: u64 = 11_000_000;
-const STOOD: &str = "no tick came in the longest time without events, although interrupts were enabled: the CPU stood still (device access, firmware or \
-                     hypervisor), or its tick was stopped";
+const STOOD: &str = "the longest gap between events has no tick, although interrupts were enabled: the CPU \
+                     stood still (device access, firmware or hypervisor), or its tick was stopped";
 
-const OMITTED: &str = "the lines were left out";
+const OMITTED: &str = "lines were left out";
 
 /// What the lines of the section show.
 #[derive(Default)]
@@ -287,7 +287,8 @@ impl Section {
             && !self.is_short_anywhere
             && *length >= all_ns / 2
         {
-            let reason = "the tracer recorded the section; this function was the last one before the longest time without events";
+            let reason = "the tracer recorded the section; the longest gap between events follows this \
+                          function";
             let callers = with_stack(function, callers.clone());
             let named = Some((function.clone(), callers));
             let confidence = if self.is_short { LIKELY } else { CONCLUDED };
@@ -327,14 +328,15 @@ impl Section {
         let (confidence, reason) = match is_cut {
             true => (
                 POSSIBLE,
-                "the trace ends long before the section does: this function was the last one before the longest time without events",
+                "the trace ends long before the section does; the longest gap between events follows this \
+                 function",
             ),
-            false => (CONCLUDED, "the last function before the longest time without events"),
+            false => (CONCLUDED, "the longest gap between events follows this function"),
         };
         if own_ns < all_ns / 2 {
             let (function, ns) = (&named.0, figure::nanoseconds(own_ns));
             let reason = format!(
-                "the tracer recorded the section; the longest time without events is in {function}: {ns}"
+                "the tracer recorded the section; the longest gap between events is in {function}: {ns}"
             );
             return Found::whole(None, confidence, reason);
         }

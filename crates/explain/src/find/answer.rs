@@ -88,8 +88,7 @@ pub(crate) fn without_spike(
         Some(reason) => (ExplainAnswer::CannotTell, Some(reason)),
         None => {
             let hwlat = reader.info().tracer.as_deref() == Some("hwlat") && finder.seen.samples == 0;
-            let reason =
-                hwlat.then(|| "the hwlat tracer recorded no gap: none was above its threshold".to_owned());
+            let reason = hwlat.then(|| "the hwlat tracer recorded no gap above its threshold".to_owned());
             (ExplainAnswer::None, reason)
         }
     }
@@ -114,7 +113,8 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if info.resolution_ns == 0 && seen.events > 0 {
         return Some(
-            "the trace has counter values, not nanoseconds: record with the trace clock `mono`".to_owned(),
+            "the trace's times are counter values, not nanoseconds: record with the trace clock `mono`"
+                .to_owned(),
         );
     }
     if subject.sampled || (tracer == "hwlat" && seen.events == 0 && options.task.is_none()) {
@@ -131,8 +131,8 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     }
     if subject.unknown > 0 {
         return Some(format!(
-            "{} of the task's {} wake-ups have neither a wake-up event nor a timer in the trace, so their expected moment is \
-             unknown: give --period, or {RECORD}",
+            "{} of the task's {} wake-ups have neither a wake-up event nor a timer in the trace. Their \
+             expected moment is unknown: give --period, or {RECORD}",
             subject.unknown, subject.wakeups
         ));
     }

@@ -17,7 +17,7 @@ const ROUNDED_NS: u64 = 1_000;
 pub(crate) const MEASURED: &str = "the tracer measured this task's latencies";
 
 /// Why the task in the header of a wake-up tracer is examined.
-const STATED: &str = "the tracer's header names it";
+const STATED: &str = "the tracer's header names this task";
 
 /// The chosen tasks and their late moments.
 #[derive(Clone, Debug, Default)]
@@ -126,8 +126,8 @@ fn reason_of_choice(
     if threads.len() > NAMED_MAX {
         names.push(format!("{} more", threads.len() - NAMED_MAX));
     }
-    let there = if names.is_empty() { "no threads".to_owned() } else { names.join(", ") };
-    format!("{choice} is not in the trace, which has {there}")
+    let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    format!("{choice} is not in the trace; its threads: {there}")
 }
 
 fn sampled(

@@ -263,7 +263,7 @@ impl<'r> Context<'r> {
                 _ => self.counted(&evidence).unwrap_or_else(|| Blame::new(Kind::Unattributed, 0.0, evidence)),
             };
         }
-        let hypervisor = if self.surroundings.is_virtual { ", under a hypervisor" } else { "" };
+        let hypervisor = if self.surroundings.is_virtual { " (in a virtual machine)" } else { "" };
         Blame::new(Kind::IdleExit, confidence, format!("the CPU was in {state} {when}{hypervisor}"))
     }
 
@@ -289,7 +289,8 @@ impl<'r> Context<'r> {
 
     fn other_thread(&self, slice: &Slice<'_>, thread: &Thread) -> Blame {
         if self.is_lesser(thread.priority) && self.is_throttled(slice) {
-            return self.passed_over("a lower-priority thread was chosen although the task was runnable");
+            return self
+                .passed_over("the scheduler chose a lower-priority thread although the task was runnable");
         }
         let ran = || {
             let ran = format!("the thread ran at {}", figure::scheduled(thread.priority));

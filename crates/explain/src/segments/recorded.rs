@@ -41,17 +41,17 @@ impl Context<'_> {
                 .actor(vocabulary::NMI)
                 .named(Some((handler.clone(), Vec::new()))),
             Activity::Function { function, sender } => {
-                let called = "another CPU requested this function call; its start and end were recorded";
+                let called = "requested this function call, whose start and end were recorded";
                 let named = Some((function.clone(), Vec::new()));
                 match sender {
-                    None => by(Kind::Ipi, called.to_owned()).named(named),
+                    None => by(Kind::Ipi, format!("another CPU {called}")).named(named),
                     Some(sender) if self.is_ours(sender) => {
-                        let ours = "the measurement caused this, not the machine";
-                        by(Kind::Ipi, format!("{called}; sent by CPU {}: {ours}", sender.cpu))
+                        let ours = "the measurement itself caused this call";
+                        by(Kind::Ipi, format!("CPU {} {called}; {ours}", sender.cpu))
                             .named(named)
                             .thread(OWN, sender.pid)
                     }
-                    Some(sender) => by(Kind::Ipi, format!("{called}; sent by CPU {}", sender.cpu))
+                    Some(sender) => by(Kind::Ipi, format!("CPU {} {called}", sender.cpu))
                         .named(named)
                         .thread(&sender.command, sender.pid),
                 }
@@ -118,12 +118,12 @@ impl Context<'_> {
         if !self.is_pending(slice) {
             return recorded;
         }
-        let late = format!("{}; the timer's interrupt was late", recorded.evidence);
+        let late = format!("{}; the timer's interrupt came late", recorded.evidence);
         let below = self.interrupted().filter(|below| !below.is_empty());
         let named = below.and_then(stack::innermost);
         let (confidence, more) = match &named {
-            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, ", and interrupted this code"),
-            Some(_) => (LIKELY, ", and interrupted this code"),
+            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, " and interrupted this code"),
+            Some(_) => (LIKELY, " and interrupted this code"),
             None => (LIKELY, ", and no stack tells why: softirqs run with interrupts enabled"),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)

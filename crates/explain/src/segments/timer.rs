@@ -95,7 +95,7 @@ impl<'r> Context<'r> {
         }
         let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };
         let (confidence, more) = match self.surroundings.is_virtual {
-            true => (LIKELY, "; the hypervisor may have delivered it late"),
+            true => (LIKELY, "; the hypervisor may have delivered the interrupt late"),
             false => (sure, ""),
         };
         let evidence = format!("{late}it interrupted this code{more}");
@@ -109,7 +109,7 @@ impl<'r> Context<'r> {
     /// The timer's interrupt was late for an unknown reason. A thread that the task cannot preempt would have kept it from
     /// the CPU even after a timely interrupt.
     fn without_stack(&self, thread: Option<&Thread>) -> Blame {
-        let late = "the timer's interrupt was late, and no stack of that moment was kept";
+        let late = "the timer's interrupt was late, and no stack shows what it interrupted";
         // If the wake-up is not known either, it may be among the lost records.
         let above = thread.filter(|thread| self.woken.is_some() && thread.priority > self.priority.max(0));
         let Some(thread) = above else {

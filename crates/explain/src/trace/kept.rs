@@ -89,8 +89,8 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     trace.spikes_found = spikes.len() as u64;
     trace.also_late.clear();
     if spikes.is_empty() {
-        let reason =
-            "the trace was kept for a late moment that is not in it: the buffer did not reach back that far";
+        let reason = "the trace was kept for a late moment that it does not contain: the buffer did not \
+                      reach back far enough";
         (trace.answer, trace.answer_reason) = (ExplainAnswer::CannotTell, Some(reason.to_owned()));
     }
     Ok(super::completed(&found, result, spikes, &needs, reader))

@@ -131,7 +131,8 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less certain: for much of the time, the switch to the thread that had the CPU is missing, and the task may have run then";
+            let reason = "less certain: for much of this time, no switch shows which thread had the CPU; the \
+                          task itself may have run";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);
                 lower(cause, (confidence::POSSIBLE / grade).min(1.0), reason.to_owned());
@@ -147,11 +148,12 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
 /// Lost events, and an expected moment that is not exact, make a cause less sure.
 fn lower_confidence(cause: &mut Cause, late: &Late, window: &Window) {
     if window.lost > 0 {
-        let reason = format!("less certain: {} events around this latency were lost", window.lost);
+        let reason = format!("less certain: events around this latency were lost ({})", window.lost);
         lower(cause, confidence::OF_LOSSES, reason);
     }
     if window.truncated {
-        let reason = "less certain: too many events around this latency; the first ones were left out";
+        let reason = "less certain: there are too many events around this latency, and the first were left \
+                      out";
         lower(cause, confidence::OF_UNSURE_WINDOW, reason.to_owned());
     }
     if late.error_ns.saturating_mul(4) > late.latency_ns() {

@@ -22,7 +22,8 @@ pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     }
     let name = if own.len() == 1 { "CPU" } else { "CPUs" };
     let text = format!(
-        "the machine has {all} CPUs, but the trace has lines only of {name} {}: late tasks on other CPUs are not known",
+        "the machine has {all} CPUs, but the trace has lines only of {name} {}: late tasks on other CPUs \
+         cannot be found",
         own.join(", ")
     );
     Some(Warning::with_fix(WarningCode::CpusMissing, text, "give the whole trace, with all CPUs"))
@@ -45,7 +46,8 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         let lines_ns = seen.last_ns.saturating_sub(first_ns);
         if lines_ns > latency_ns.saturating_add(latency_ns / 10).saturating_add(section::BEYOND_NS) {
             found.push(format!(
-                "the header states {}, but the lines cover {}: some lines belong to another trace or lie outside the section",
+                "the header states {}, but the lines cover {}: some lines belong to another trace or lie \
+                 outside the measured section",
                 nanoseconds(latency_ns),
                 nanoseconds(lines_ns)
             ));
@@ -64,15 +66,15 @@ pub(crate) fn contradictions(info: &TraceInfo, seen: &Seen, spikes: &[ExplainedS
         && seen.lost == 0
     {
         found.push(format!(
-            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ by {} or more; times across CPUs are \
-             wrong by as much",
+            "{} tasks ran before another CPU woke them: the clocks of CPU {ran_on} and CPU {woken_by} differ \
+             by at least {}. Times between these CPUs are wrong by as much",
             seen.skews.count,
             nanoseconds(ns)
         ));
     }
     if spikes.iter().any(|spike| is_disordered(seen, spike)) {
         found.push(format!(
-            "{} lines have an earlier time than the line before them: the lines are not in the order of recording",
+            "the lines are not in the order of recording (earlier than the line before: {})",
             seen.back
         ));
     }
@@ -100,7 +102,7 @@ pub(crate) fn warnings(
 ) -> Vec<Warning> {
     let mut warnings = Vec::new();
     if trace.lost > 0 {
-        let text = format!("{} events were lost: spikes and their causes may be missing", trace.lost);
+        let text = format!("events were lost ({}): spikes and their causes may be missing", trace.lost);
         warnings.push(Warning::new(WarningCode::LostEvents, text));
     }
     let tracer = trace.tracer.as_deref().unwrap_or("");
@@ -109,14 +111,16 @@ pub(crate) fn warnings(
         || vocabulary::is_section_tracer(tracer)
         || matches!(tracer, "hwlat" | "osnoise" | "timerlat");
     if seen.switches == 0 && seen.samples == 0 && !sampled {
-        let text = "the trace has no sched_switch events: switches are concluded from the thread that each line names";
+        let text = "the trace has no sched_switch events: switches are inferred from the thread that each \
+                    line names";
         warnings.push(Warning::new(WarningCode::NoSwitches, text));
     }
     let is = |from| spikes.iter().any(|spike| spike.expected_from == from);
     if is(ExpectedFrom::Period) {
         let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         let text = format!(
-            "the expected moment is estimated as last sleep + period ({how}): the estimate is too late by the task's run time"
+            "the expected moment is estimated as last sleep + period ({how}): latencies are too short by the \
+             task's run time"
         );
         warnings.push(Warning::with_fix(WarningCode::ExpectedFromPeriod, text, TIMERS));
     }
@@ -132,7 +136,8 @@ pub(crate) fn warnings(
         let (code, text, fix) = match need {
             Need::Sections => (
                 WarningCode::NoIrqPreemptEvents,
-                "no event says when interrupts and preemption were disabled: this is concluded from missing events",
+                "no event says when interrupts and preemption were disabled: both are inferred from late \
+                 interrupts and switches",
                 "record preemptirq:irq_disable, irq_enable, preempt_disable and preempt_enable too",
             ),
             Need::Functions => (

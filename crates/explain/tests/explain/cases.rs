@@ -235,7 +235,9 @@ fn lost_events_lower_the_confidence() {
     let lossy = explained(&woken(&format!("2000 1 stalld-9 ....... lost 17\n{RUN}")));
     let spike = &lossy.spikes[0];
     assert!(spike.cause.confidence.unwrap() < sure && spike.lost == 17);
-    assert!(spike.cause.evidence.iter().any(|line| line.contains("17 events around this latency were lost")));
+    assert!(
+        spike.cause.evidence.iter().any(|line| line.contains("events around this latency were lost (17)"))
+    );
     assert_eq!(lossy.traces[0].lost, 17);
 }
 

@@ -261,7 +261,7 @@ impl FindsCauses for LiveFinder {
         let mut warnings = Vec::new();
         if self.lost_spikes > 0 {
             let mut text = format!(
-                "records of {} spikes were lost: the confidence of their causes is halved",
+                "records were lost in some spikes ({}): the confidence of their causes is halved",
                 self.lost_spikes
             );
             if self.lost_events.count() > 0 {

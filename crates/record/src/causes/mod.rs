@@ -73,7 +73,7 @@ pub fn try_tracefs(host: &HostRoot, cpus: &CpuSet) -> Result<(), RecordError> {
 /// What is lost, and what it costs (measured in records/2026-11-23/causes-from-tracefs.md).
 fn warning(refused: Option<&BpfError>) -> Warning {
     let why =
-        refused.map(|error| format!(", since BPF programs are not possible ({error})")).unwrap_or_default();
+        refused.map(|error| format!(", because BPF programs are not possible ({error})")).unwrap_or_default();
     let text = format!(
         "causes come from a trace buffer (tracefs){why}. `preempt_off` names no function, and interrupts from other CPUs \
          have no sender. A wake-up costs about 0.8 us more than with BPF programs (1.5 us instead of 0.7 us on one \

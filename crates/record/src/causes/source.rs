@@ -79,7 +79,7 @@ impl TraceActivities {
         missing.extend(
             stacks
                 .err()
-                .map(|reason| incomplete(&format!("the causes of late timers have no stack: {reason}"))),
+                .map(|reason| incomplete(&format!("late timers are recorded without a stack: {reason}"))),
         );
         let stream = Stream::open(&buffer, &rings, &known)?;
         let own = own_threads();

@@ -257,7 +257,8 @@ fn bpf_warnings(running: &Histograms, config: &HistogramsConfig) -> Vec<Warning>
 }
 
 fn tracefs_warning(bpf: Option<&BpfError>) -> Warning {
-    let why = bpf.map(|error| format!(", since BPF programs are not possible: {error}")).unwrap_or_default();
+    let why =
+        bpf.map(|error| format!(", because BPF programs are not possible: {error}")).unwrap_or_default();
     let text = format!(
         "latencies come from a trace buffer{why}. The histogram switchoff is missing, timerwakeupswitch ends with the \
          decision to run the task, and records do not name system calls. Each event costs more CPU time, and events \

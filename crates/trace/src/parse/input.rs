@@ -201,7 +201,7 @@ impl<'a> Scan<'a> {
             found.extend_from_slice(&block);
             self.position += block.len() as u64;
             if found.len() > TEXT_BYTES_MAX {
-                return Err(self.input.damaged(begin, "a text without a terminating NUL"));
+                return Err(self.input.damaged(begin, "a text here has no terminating NUL"));
             }
         }
     }

@@ -18,7 +18,7 @@ const REFUSED: [(&[u8], &str); 7] = [
     (b"\x57\x1d\xd1\x75", CTF),
     (b"\x75\xd1\x1d\x57", CTF),
     (b"/* CTF ", CTF),
-    (b"PK\x03\x04", "a zip archive: unpack it and give the trace that is in it"),
+    (b"PK\x03\x04", "a zip archive: unpack it and give the trace inside"),
     (b"{", "JSON; for a Perfetto or Chrome trace, give the original file, not an export"),
 ];
 const CTF: &str = "CTF";
@@ -88,7 +88,7 @@ pub fn from_source(source: Source) -> Result<Box<dyn Reader>, ParseError> {
         None => (source, None),
     };
     let (source, name) = match convert::unwrapped(&source)? {
-        Some(text) => (text, name.or(Some("tracefs text, a mail with broken lines"))),
+        Some(text) => (text, name.or(Some("tracefs text from a mail with broken lines"))),
         None => (source, name),
     };
     let reader = TextReader::new(source)?;

@@ -94,7 +94,7 @@ impl Symbols {
     fn table(&self) -> &Table {
         self.0.table.get_or_init(|| match &self.0.place {
             Some(place) => place.read().unwrap_or_else(|error| Table {
-                damage: Some(format!("functions have no names, as their list cannot be read: {error}")),
+                damage: Some(format!("functions have no names, because their list cannot be read: {error}")),
                 ..Table::default()
             }),
             None => Table::default(),

@@ -212,7 +212,7 @@ impl PerfDataReader {
         let sample = self.layout(body).sample(body, order).ok_or_else(short)?;
         let (at_ns, cpu) = (sample.at_ns.ok_or_else(short)?, CpuId(sample.cpu.ok_or_else(short)?));
         if cpu.0 as usize >= CPUS_MAX {
-            return Err(self.input.damaged(offset, format!("a sample of CPU {cpu}, which cannot be")));
+            return Err(self.input.damaged(offset, format!("a sample names CPU {cpu}, which is impossible")));
         }
         self.latest_ns = self.latest_ns.max(at_ns);
         self.info.records += 1;

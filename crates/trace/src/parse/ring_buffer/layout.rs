@@ -59,7 +59,7 @@ impl PageLayout {
             && data.0 < page_bytes
             && page_bytes <= PAGE_BYTES_MAX;
         if !plausible {
-            return Err("header_page describes no page that is known".to_owned());
+            return Err("header_page describes an unknown page layout".to_owned());
         }
         Ok(Self { order, commit_width, commit_offset, data_offset: data.0, page_bytes })
     }
@@ -76,14 +76,14 @@ impl PageLayout {
     }
 
     pub fn header(&self, page: &[u8]) -> Result<PageHeader, String> {
-        let short = || "a page without a whole header".to_owned();
+        let short = || "a page has no complete header".to_owned();
         let time = self.time(page).ok_or_else(short)?;
         let commit = self.order.number(page, self.commit_offset, self.commit_width).ok_or_else(short)?;
         let committed = (commit & COMMITTED) as usize;
         let data_end = self.data_offset + committed;
         if data_end > page.len() {
             return Err(format!(
-                "a page claims {committed} bytes of events and has room for {}",
+                "a page claims {committed} bytes of events, but has room for {}",
                 page.len().saturating_sub(self.data_offset)
             ));
         }

@@ -65,7 +65,7 @@ impl Walk {
                     let length = self.word(page, at + 4, order)? as usize;
                     self.time = self.time.wrapping_add(u64::from(delta));
                     let Some(length) = length.checked_sub(4) else {
-                        return self.fail(at, "an event of impossible length");
+                        return self.fail(at, "an event here has an impossible length");
                     };
                     return self.record(at, at + 8, length);
                 }
@@ -76,7 +76,7 @@ impl Walk {
                     self.time = self.time.wrapping_add(u64::from(delta));
                     let next = (at + 4).saturating_add(length.next_multiple_of(4));
                     if length < 4 || next > self.end {
-                        return self.fail(at, "padding that does not fit into its page");
+                        return self.fail(at, "padding here does not fit into its page");
                     }
                     self.position = next;
                 }
@@ -111,14 +111,14 @@ impl Walk {
         {
             return Ok(word);
         }
-        self.fail(at, "an entry that does not fit into its page")
+        self.fail(at, "an entry here does not fit into its page")
     }
 
     #[inline]
     fn record(&mut self, at: usize, begin: usize, length: usize) -> Result<Option<Record>, PageError> {
         let end = begin + length;
         if end > self.end {
-            return self.fail(at, "an event that does not fit into its page");
+            return self.fail(at, "an event here does not fit into its page");
         }
         self.position = end.next_multiple_of(4);
         Ok(Some(Record { time: self.time, begin, end }))

@@ -76,8 +76,9 @@ impl Pages {
             let (packed, unpacked) = (scan.u32()?, scan.u32()?);
             let whole = (unpacked as usize).is_multiple_of(layout.page_bytes);
             if packed == 0 || !whole || unpacked == 0 || unpacked > CHUNK_BYTES_MAX {
-                let message =
-                    format!("a chunk of {packed} bytes that holds {unpacked} bytes: not whole pages");
+                let message = format!(
+                    "a chunk of {packed} bytes unpacks to {unpacked} bytes, which are not whole pages"
+                );
                 return Err(scan.damaged(message));
             }
             chunks.push(Chunk { offset: scan.position, packed, unpacked, first_page: pages });

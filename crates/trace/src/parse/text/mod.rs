@@ -117,7 +117,7 @@ impl TextReader {
         };
         if !line.ended {
             self.remark(format!(
-                "last line, at byte {}, is incomplete; ignored (truncated trace?)",
+                "the last line, at byte {}, is incomplete and was ignored: the trace may be truncated",
                 line.offset
             ));
             return Ok(true);
@@ -145,12 +145,14 @@ impl TextReader {
         let strange = self.machine.strange;
         if strange.count > 0 {
             let (count, offset) = (strange.count, strange.first_offset);
-            self.remark(format!("skipped {count} lines that are not trace lines (first at byte {offset})"));
+            self.remark(format!(
+                "lines that are not trace lines were skipped: {count}, the first at byte {offset}"
+            ));
         }
         if self.machine.raw_times {
             self.remark(
-                "the times are those of a raw counter, not nanoseconds: the clock is `counter`, `x86-tsc`, or `uptime` \
-                 (hundredths of a second); the text does not say which"
+                "the times are values of a raw counter, not nanoseconds; the text does not name the clock: \
+                 `counter`, `x86-tsc`, or `uptime` (hundredths of a second)"
                     .to_owned(),
             );
         }

@@ -124,7 +124,7 @@ fn of_contents(input: &Input, version: u32, contents: Contents) -> Result<Buffer
 fn contents(input: &Input) -> Result<(u32, Contents), ParseError> {
     let mut magic = [0; MAGIC.len()];
     if input.length() < MAGIC.len() as u64 || input.fill(0, &mut magic).is_err() || magic != MAGIC {
-        return Err(foreign(input, "no trace.dat"));
+        return Err(foreign(input, "not a trace.dat file"));
     }
     let mut scan = input.scan(MAGIC.len() as u64, ByteOrder::Little);
     let version_at = scan.position;
@@ -167,7 +167,9 @@ fn buffer_layout(
         None => layout.page_bytes.max(page_bytes as usize),
     };
     let layout = layout.with_page_bytes(bytes);
-    layout.ok_or_else(|| input.damaged(0, format!("buffer {:?} has pages of {bytes} bytes", buffer.name)))
+    layout.ok_or_else(|| {
+        input.damaged(0, format!("buffer {:?} has pages of {bytes} bytes, which is impossible", buffer.name))
+    })
 }
 
 /// The clock that `trace_clock` of tracefs has selected, how its times become nanoseconds, and their smallest step.

@@ -32,7 +32,7 @@ pub(super) fn read(mut scan: Scan<'_>, page_bytes: u32) -> Result<Contents, Pars
     let name = scan.terminated()?;
     let _version = scan.terminated()?;
     let Some(algorithm) = Algorithm::named(&name) else {
-        let found = format!("a trace.dat packed with {name:?}; it must be zlib, zstd or none");
+        let found = format!("a trace.dat packed with {name:?}; whylate reads zlib, zstd and none");
         return Err(foreign(scan.input(), &found));
     };
     let contents = Contents { order: scan.order, page_bytes, algorithm, ..Contents::default() };
