@@ -123,7 +123,7 @@ fn contrasts(result: &CompareResult) -> Section {
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
     let margin = share(result.margin);
     let folded =
-        Section::new("", format!("{} more comparisons without a difference above {margin}", small.len()));
+        Section::new("", format!("Comparisons without a difference above {margin}: {}", small.len()));
     let folded = folded.depth(Depth::Detail).with(table(&small, ""));
     let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
@@ -132,7 +132,7 @@ fn contrasts(result: &CompareResult) -> Section {
         count => Block::note(format!("None of {count} comparisons shows a difference above {margin}.")),
     });
     let signs = (!result.contrasts.is_empty())
-        .then(|| Block::note(SIGNS.replace("Ratios compare repeats of a block. ", "")));
+        .then(|| Block::note(SIGNS.replace("Ratios compare repeat by repeat. ", "")));
     let basis = (!result.basis.is_empty()).then(|| Block::note(result.basis.clone()));
     section.with_all(all_small).with_all(basis).with_all(signs)
 }

@@ -16,9 +16,9 @@ pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
     if unmeasured.len() <= UNMEASURED_MAX {
         return section(run.answers.iter()).unless_empty().into_iter().collect();
     }
-    let text = format!("{} questions were not measured: their cells did not run.", unmeasured.len());
+    let text = format!("{} questions have no answer: their cells were not measured.", unmeasured.len());
     let rest = Item { tone: Tone::Warn, symbol: "-", text: text.into(), ..Item::default() };
-    let whole = Section::new("unmeasured", "Questions that were not measured").depth(Depth::Detail);
+    let whole = Section::new("unmeasured", "Questions without an answer").depth(Depth::Detail);
     vec![
         section(measured.into_iter()).with(vec![rest]),
         whole.with(unmeasured.into_iter().map(item).collect::<Vec<_>>()),

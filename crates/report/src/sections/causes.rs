@@ -125,7 +125,7 @@ fn events(cell: &str, spikes: &[Spike]) -> Vec<String> {
     let mut sentences: Vec<String> =
         events.iter().take(EVENTS_MAX).map(|spikes| event_sentence(cell, spikes)).collect();
     if left_out > 0 {
-        sentences.push(format!("and {left_out} smaller events"));
+        sentences.push(format!("and {}", words::counted(left_out, "smaller event")));
     }
     sentences
 }

@@ -3,6 +3,7 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, by_severity, change, interval, times};
 use crate::section::{Depth, Item, Section};
+use crate::words::counted;
 use whylate_core::figure::{between, probability};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
@@ -70,8 +71,8 @@ fn sentence(comparison: &Comparison) -> String {
     let ends = (comparison.ratio_low, comparison.ratio_high);
     let ratio = comparison
         .ratio
-        .map(|ratio| format!("; {} times within blocks ({})", times(ratio), between(ends, times)));
-    let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
+        .map(|ratio| format!("; {} times, repeat by repeat ({})", times(ratio), between(ends, times)));
+    let more = comparison.more_repeats.map(|it| format!("; about {} would tell", counted(it, "more repeat")));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
     format!(
         "{}: {probe} {} {word}, {}{} ({}){}",

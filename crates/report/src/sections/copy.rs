@@ -84,9 +84,9 @@ fn part((title, rows): &Pair<'_>) -> Section {
     spread.sort_by(f64::total_cmp);
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
-        "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block whose rate is within \
-         a tenth of the plateau. For half of the figures, the interquartile range over the trials is at most {} of the \
-         figure.",
+        "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block with at \
+         least 90 % of this rate. For half of the figures, the interquartile range over the trials is at \
+         most {} of the figure.",
         share(middle)
     );
     Section::new("", title.clone()).with(table).with(Block::note(note)).with(vec![chart(title, rows, &sizes)])
