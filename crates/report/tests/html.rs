@@ -200,7 +200,7 @@ fn a_run_with_little_in_it_is_still_a_page() {
     run.cells[0].probes.clear();
     let page = page(&run);
     assert_well_formed(&markup(&page));
-    assert!(page.contains("No spike above"));
+    assert!(page.contains("No spike exceeded"));
     assert!(!page.contains("id=\"interrupts\""));
 }
 

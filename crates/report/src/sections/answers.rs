@@ -33,7 +33,7 @@ pub(super) fn of_comparisons(run: &RunResult) -> Vec<Section> {
 
 fn section<'a>(answers: impl Iterator<Item = &'a Answer>) -> Section {
     let items: Vec<Item> = answers.map(item).collect();
-    Section::new("answers", "Answers").meaning("from the medians of the repeats").with(items)
+    Section::new("answers", "Answers").meaning("figures are medians over the repeats").with(items)
 }
 
 fn item(answer: &Answer) -> Item {

@@ -21,7 +21,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
-            "from the medians of the repeats; p-values are corrected for the number of comparisons, except in \
+            "figures are medians over the repeats; p-values are corrected for the number of comparisons, except in \
              some answers about a single statistic",
         )
         .depth(Depth::Detail)

@@ -186,7 +186,7 @@ fn memory(all: &[MemoryFacts]) -> Table {
     };
     let mut table = Table::new(columns, all.iter().map(row).collect());
     for column in &mut table.columns[5..8] {
-        column.note = "in brackets: the same for ordinary memory";
+        column.note = "in brackets: the figure of ordinary memory";
     }
     table
 }

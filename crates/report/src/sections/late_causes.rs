@@ -12,7 +12,7 @@ const SENTENCES_MAX: usize = 4;
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let changed = section(
         "cause-contrasts",
-        "What each change adds and removes",
+        "What each load and treatment adds and removes",
         run.cause_contrasts.iter().filter(|it| it.is_change()),
     );
     changed.unless_empty().into_iter().collect()

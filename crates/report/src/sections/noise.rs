@@ -7,7 +7,7 @@ use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let figures = Section::new("noise", "Noise floor").depth(Depth::Detail);
-    let figures = figures.meaning("a short stall check without load for each cell").with(table(run));
+    let figures = figures.meaning("what a short check without load measured for each cell").with(table(run));
     let line = line(run).map(|line| Section::new("", "").with(Block::note(line)));
     line.into_iter().chain(figures.unless_empty()).collect()
 }

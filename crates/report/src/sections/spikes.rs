@@ -19,7 +19,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let lines = sentences(largest_spikes(run, &all).into_iter().chain(dropped));
     let left_out = all.len().saturating_sub(SPIKES_MAX + MORE_MAX);
     let note = match (all.len(), left_out) {
-        (0, _) => "No spike above the threshold.".to_owned(),
+        (0, _) => "No spike exceeded the threshold.".to_owned(),
         (_, 0) => "The column `when` uses the time axis of the charts.".to_owned(),
         _ => {
             format!(

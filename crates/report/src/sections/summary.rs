@@ -231,7 +231,7 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
         match it.outcome {
             Outcome::Worse => format!("{what}: {of} worse, {}", effect(it)),
             Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
-            Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
+            Outcome::Equivalent => format!("{what}: no effect above {margin} on {of}"),
             Outcome::CannotTell => {
                 // The plan's own questions say below what they need, by the effect that matters to them.
                 let more = it.more_repeats.filter(|_| run.plan.answer.is_empty());

@@ -54,7 +54,7 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
         Row::of::<Cell>(figures.into_iter().chain([Cell::from(why)]))
     };
     if trigger.suspects.is_empty() {
-        let why = if trigger.record.count == 0 { "did not come" } else { "not explained" };
+        let why = if trigger.record.count == 0 { "did not occur" } else { "not explained" };
         return vec![row(0, why.to_owned())];
     }
     trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, explained))).collect()
@@ -156,7 +156,7 @@ mod tests {
             "28.0",
             "in 11 of 14, control was late (longest response 4.10 ms): ",
             "in 3 of 14, no watched thread was late",
-            "did not come",
+            "did not occur",
             "\"Late by 4 ms\"",
             "with 1 more",
             "not explained: 1,000",

@@ -110,7 +110,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
                 let (others, rates, costs) = (step.others.clone(), step.rates.clone(), step.costs.clone());
                 search.take(&Figure { value, others, rates, causes: step.causes.clone(), costs });
             }
-            (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value")),
+            (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value was measured")),
         }
     }
     Ok(search)
