@@ -102,8 +102,8 @@ mod tests {
         let of = |run: &[f64]| bisect(&good, &bad, run, 0.1, 0.05).unwrap();
         let found = of(&[390.0; 7]);
         assert_eq!((found.outcome, found.limit), (BisectOutcome::Bad, 200.0));
-        let expected = "bad: 7 of 7 repeats are above the limit between good and bad (good runs: 0 of 3, bad runs: \
-            3 of 3); the risk of error is at most 5 %";
+        let expected = "bad: 7 of 7 repeats are above the limit between good and bad (good runs: 0 of 3, bad \
+            runs: 3 of 3); the risk of error is at most 5 %";
         assert_eq!(found.sentence, expected);
         assert_eq!(of(&[120.0; 8]).outcome, BisectOutcome::Good);
         let open = of(&[120.0, 120.0, 500.0]);

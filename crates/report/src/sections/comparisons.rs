@@ -21,8 +21,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
-            "figures are medians over the repeats; p-values are corrected for the number of comparisons, except in \
-             some answers about a single statistic",
+            "figures are medians over the repeats; p-values are corrected for the number of comparisons, \
+             except in some answers about a single statistic",
         )
         .depth(Depth::Detail)
         .with(forest(run));

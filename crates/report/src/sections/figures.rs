@@ -18,8 +18,8 @@ const CORRECTED_NOTE: &str = "Lines marked corrected also count the missed perio
     had (coordinated omission corrected). The other lines are as recorded: a task that is still late when a period \
     begins records nothing for that period.";
 const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps of real-time throttling and of \
-    the fair server. With these gaps, the scheduler stops a real-time task that never sleeps on purpose: \
-    they are not a latency of the machine.";
+    the fair server. The scheduler makes these gaps on purpose if a real-time task never sleeps: they are \
+    not a latency of the machine.";
 /// Why some columns are the same for every probe of a cell.
 const WHOLE_CELL_NOTE: &str = "Steal and interrupts are the sums over all probes and repeats of the cell.";
 

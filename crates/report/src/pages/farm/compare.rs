@@ -54,7 +54,8 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
         Block::note(format!(
-            "p99.9 with {LEFT_OUT}: {}. An earlier version, which does not count them, pushed some runs.",
+            "p99.9 with {LEFT_OUT}: {}. An earlier version, which does not count them, pushed some of the \
+             runs.",
             found.iter().filter(|it| it.leaves_missed_out).map(name).collect::<Vec<_>>().join(", ")
         ))
     });
