@@ -13,10 +13,10 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of its worst \
-    CPU. For several runs, they are medians over the runs; for another tool's file, they are the figure in that file. \
-    `whylate report --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the \
-    median of the ratios within blocks of repeats.";
+const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of \
+    its worst CPU. For several runs, both are medians over the runs; for another tool's file, both are the \
+    figure in that file. `whylate report --details` shows the quantiles of all repeats together. Between \
+    cells of one run, the ratio is the median of the ratios between repeats that ran close together.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {

@@ -63,7 +63,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
          `whylate check` audits the machine's settings."
             .to_owned(),
     );
-    let meaning = "what a real-time thread should not do, and the longest time that this took here";
+    let meaning = "what a real-time thread should not do, with the longest time of each action";
     let section = Section { id: "audit", title, meaning, ..Section::default() };
     let section = section.with(Table::new(columns, rows)).with(sentences(fixes));
     vec![notes.into_iter().fold(section, |section, note| section.with(Block::note(note)))]

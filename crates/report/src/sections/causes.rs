@@ -33,8 +33,8 @@ fn sections(first: Vec<Row>, events: impl IntoIterator<Item = String>) -> Vec<Se
         Column::number("spikes"),
         Column::number("largest"),
     ];
-    let causes =
-        Section::new("causes", "Causes of the largest spikes").meaning("the first cause of each spike");
+    let causes = Section::new("causes", "Causes of the largest spikes")
+        .meaning("each spike counts once, under its first cause");
     let causes = causes.with(Table::new(columns, first));
     let events = Section::new("events", "Late on several CPUs at once")
         .meaning("spikes that overlap count as one event")

@@ -59,7 +59,7 @@ fn heading(trace: &SpikeTrace) -> String {
 fn explanation(trace: &SpikeTrace) -> Result<&ExplainedSpike, String> {
     match (&trace.error, &trace.explained) {
         (Some(error), _) => Err(error.clone()),
-        (None, None) => Err("not explained yet; `whylate explain` explains it".to_owned()),
+        (None, None) => Err("not explained yet: run `whylate explain`".to_owned()),
         (None, Some(explained)) => {
             explained.spikes.first().ok_or_else(|| "the trace does not contain this moment".to_owned())
         }

@@ -48,8 +48,9 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
         groups.first,
         share(groups.margin)
     );
-    let heterogeneity = "Heterogeneity is the share of the differences between the boards' ratios that the spread of their \
-        runs does not explain. If it is large, the boards react differently, and the ratio describes no single board.";
+    let heterogeneity = "Heterogeneity is the share of the differences between the boards' ratios that the \
+        spread of their runs does not explain. If heterogeneity is large, the boards react differently, and \
+        the ratio describes no single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
