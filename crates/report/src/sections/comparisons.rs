@@ -64,7 +64,7 @@ fn pair(comparison: &Comparison) -> String {
     format!("{} against {}", comparison.cell, comparison.baseline)
 }
 
-/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us; 2.16 times within blocks (2.01 to 2.30) (p = 0.003)`.
+/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us; 2.16 times, repeat by repeat (2.01 to 2.30) (p = 0.003)`.
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
     let Reading { word, .. } = Reading::of(*outcome);
