@@ -223,7 +223,7 @@ fn panel(run: &RunResult, key: PanelKey<'_>) -> Vec<Chart> {
     let facts = SeriesName::in_probe(key.probe, key.series).facts();
     let is_gap = facts.is_some_and(|facts| facts.samples == Samples::Gap);
     let (what, hint) = match is_gap {
-        true => (GAPS_CAPTION, "gaps from the threshold upwards; both axes logarithmic"),
+        true => (GAPS_CAPTION, "only gaps of at least the threshold; both axes logarithmic"),
         false => (SHARE_CAPTION, "both axes logarithmic; a curve ends at its largest sample"),
     };
     let chart = |caption: String, hint: &str, is_wide, data: Value| Chart {

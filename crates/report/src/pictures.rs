@@ -46,7 +46,7 @@ pub(crate) const fn class_name(class: CauseClass) -> &'static str {
         CauseClass::Section => "IRQs or preemption disabled, locks, waits",
         CauseClass::Interrupt => "interrupts",
         CauseClass::Thread => "other threads",
-        CauseClass::Idle => "own work, timer, idle exit, slow clock, page faults",
+        CauseClass::Idle => "own work, late timer, idle exit, low CPU frequency, page faults",
         CauseClass::Machine => "hypervisor, firmware, hardware",
         CauseClass::Scheduler => "throttling, quotas, timer slack",
         CauseClass::Unknown => "not explained",
@@ -102,7 +102,7 @@ impl Flame {
             let here = nanoseconds(call.ns);
             let times = match call.ordinary_ns {
                 Some(ordinary_ns) => {
-                    format!("at least {here}, in an ordinary activation {}", nanoseconds(ordinary_ns))
+                    format!("at least {here}; in an ordinary activation {}", nanoseconds(ordinary_ns))
                 }
                 None => format!("at least {here}"),
             };

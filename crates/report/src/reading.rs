@@ -37,8 +37,8 @@ impl Reading {
     }
 }
 
-pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell. Ratios compare repeats of a block. In \
-    brackets: 95 % interval (none with few repeats) or corrected p-value.";
+pub(crate) const SIGNS: &str = "▲ worse, ▼ better, = equivalent, ? cannot tell. Ratios compare repeat by \
+    repeat. In brackets: 95 % interval (none with few repeats) or corrected p-value.";
 
 /// The legend for these comparisons: shorter if none has an interval.
 pub(crate) fn signs(comparisons: &[Comparison]) -> String {
@@ -82,17 +82,15 @@ pub(crate) fn interval_of_rates(it: &CauseDifference) -> String {
     if is_apart && it.change == CauseChange::CannotTell {
         return String::new();
     }
-    let end = |end: Option<f64>| match end {
-        None => "open".to_owned(),
-        Some(end) if end.abs() < 1.0 => "0".to_owned(),
-        Some(end) => {
-            let sign = if end < 0.0 { "-" } else { "+" };
-            format!("{sign}{} per s", nanoseconds(end.abs() as u64))
-        }
+    let end = |end: f64| match end {
+        end if end.abs() < 1.0 => "0".to_owned(),
+        end => format!("{}{} per s", if end < 0.0 { "-" } else { "+" }, nanoseconds(end.abs() as u64)),
     };
-    match (low, high) {
-        (None, None) => "not bounded".to_owned(),
-        (low, high) => format!("{} to {}", end(low), end(high)),
+    match (low.map(end), high.map(end)) {
+        (Some(low), Some(high)) => format!("{low} to {high}"),
+        (Some(low), None) => format!("at least {low}"),
+        (None, Some(high)) => format!("at most {high}"),
+        (None, None) => "too few repeats".to_owned(),
     }
 }
 
@@ -152,7 +150,7 @@ pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)
     let plain = cell(comparison);
     let reason = match shown {
         _ if comparison.contradicts(comparison.baseline_value, comparison.cell_value) => {
-            " within blocks".to_owned()
+            " repeat by repeat".to_owned()
         }
         Some((before, now)) if comparison.contradicts(before, now) => format!(": {}", change(comparison)),
         _ => return plain,

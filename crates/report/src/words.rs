@@ -110,10 +110,10 @@ pub(crate) fn cause_name(cause: &Cause) -> String {
     }
 }
 
-/// A cause with its share, and its confidence if it is below 1: `irq: 24 ahci, 81 % of the time, confidence 0.90`.
+/// A cause with its share, and its confidence if it is below 1: `irq: 24 ahci, 81 % of the latency, confidence 0.90`.
 pub(crate) fn cause_and_share(cause: &Cause) -> String {
     let name = cause_name(cause);
-    let share = cause.share.map(|part| format!(", {} of the time", share(part)));
+    let share = cause.share.map(|part| format!(", {} of the latency", share(part)));
     let sure = cause.confidence.filter(|confidence| *confidence < 1.0);
     let sure = sure.map(|confidence| format!(", confidence {confidence:.2}"));
     format!("{name}{}{}", share.unwrap_or_default(), sure.unwrap_or_default())

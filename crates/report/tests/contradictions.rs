@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// What the repeats come to: the ratio within blocks is that of the middle values in half of the cases.
+/// What the repeats come to: the ratio repeat by repeat is that of the middle values in half of the cases.
 fn comparison(
     random: &mut Random,
     (baseline, before): (&str, f64),
@@ -188,7 +188,7 @@ impl Counts {
         let (Some(before), Some(now), Some(ratio)) = (figure(before), figure(now), ratio(effect)) else {
             return;
         };
-        let has_word = effect.contains("within blocks") || effect.contains("->") || effect.contains('→');
+        let has_word = effect.contains("repeat by repeat") || effect.contains("->") || effect.contains('→');
         let apart = (now / before / ratio).ln().abs();
         assert!(has_word || apart <= APART.ln(), "{before} and {now}, but {effect}: {text}");
         self.rows += 1;
@@ -217,10 +217,10 @@ impl Counts {
     /// Sentences that have both figures and how many times one the other is.
     fn sentences(&mut self, text: &str) {
         let has_ratio =
-            |line: &str| [" times (", " times within blocks ("].iter().any(|it| line.contains(it));
+            |line: &str| [" times (", " times, repeat by repeat ("].iter().any(|it| line.contains(it));
         let both = |line: &&str| has_ratio(line) && (line.contains(" -> ") || line.contains(" → "));
         for line in text.lines().filter(both) {
-            assert!(line.contains("within blocks"), "{line}");
+            assert!(line.contains("repeat by repeat"), "{line}");
             self.rows += 1;
         }
     }
@@ -290,8 +290,8 @@ fn the_sentence_about_how_bad_it_is_has_the_figures_of_the_table() {
         let mut run = random_run(&mut random);
         run.plan.primary = Some("timer p99.9".parse().expect("a statistic"));
         let text = whylate_report::run(&run).expect("a page").terminal(Style { color: false, width: 200 });
-        let begin = text.split_once("99.9 % within ").expect("how bad").1;
-        let there = begin.split_once(" there").expect("the worst cell").0;
+        let begin = text.split_once("p99.9 is ").expect("how bad").1;
+        let there = begin.split_once(" in ").expect("the worst cell").0;
         let (head, rows) = of_terminal(&text).into_iter().next().expect("a table");
         let [quantile, max] = ["p99.9", "max"].map(|title| head.iter().position(|it| it == title).unwrap());
         let worst = rows.iter().max_by(|a, b| figure(&a[max]).partial_cmp(&figure(&b[max])).unwrap());

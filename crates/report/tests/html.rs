@@ -85,14 +85,14 @@ fn the_page_is_well_formed_and_holds_the_figures() {
         "above-l3: timer on CPU 1 took 2.31 ms, above the limit of 2 ms",
         "<td class=\"number over\">2.31 ms</td>",
         "Does l3 raise timer p99.9? Yes: timer p99.9 9.10 us",
-        "l3 against idle: timer p99 worse, 4.10 → 6.30 us; 1.54 times within blocks (1.43 to 1.66) (p = 0.03)",
+        "l3 against idle: timer p99 worse, 4.10 → 6.30 us; 1.54 times, repeat by repeat (1.43 to 1.66) (p = 0.03)",
         "141.2 GB/s",
         "gap of 50.0 ms at the end of a period of 1 s",
         "Local timer interrupts",
         "irqs off: irq/45-nvkm in gf100_mc_intr_unarm",
         "called by nvkm_mc_intr_unarm &lt; nvkm_pci_intr",
         "<td>flush_tlb_kernel_range</td>",
-        "10.0 ms stolen (l3). Spikes of this size may come from the hypervisor",
+        "10.0 ms stolen (cell l3). Spikes of this size may come from the hypervisor",
         "isolcpus=1 nohz_full=1",
         "L3 32 MiB shared by CPUs 0-1",
         "whylate run cache-or-bus.toml",
@@ -200,7 +200,7 @@ fn a_run_with_little_in_it_is_still_a_page() {
     run.cells[0].probes.clear();
     let page = page(&run);
     assert_well_formed(&markup(&page));
-    assert!(page.contains("No spike above"));
+    assert!(page.contains("No spike exceeded"));
     assert!(!page.contains("id=\"interrupts\""));
 }
 

@@ -96,7 +96,7 @@ fn every_form_names_the_culprit_and_its_trace() {
             "(thread 9) disabled interrupts in stall_pci_readback for 2.94 ms",
             "2.00 ms stall in idle, repeat 2, CPU 1: the file is cut off at byte 7",
             "whylate explain",
-            "3 more traces; timelines: whylate explain",
+            "3 more traces; whylate explain",
         ] {
             assert!(text.contains(expected), "`{expected}` is not in\n{text}");
         }

@@ -40,7 +40,7 @@ impl Refusal {
     pub(crate) fn answer(&self) -> (StatusCode, String) {
         match self {
             Self::Page(page) => (page.status(), String::new()),
-            Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} here")),
+            Self::NoRun(name) => (StatusCode::NOT_FOUND, format!("there is no run {name} in the folder")),
             Self::Bad(text) => (StatusCode::BAD_REQUEST, text.clone()),
             Self::Busy => {
                 (StatusCode::SERVICE_UNAVAILABLE, "too many clients: try again in a minute".to_owned())

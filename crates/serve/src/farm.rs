@@ -86,7 +86,7 @@ impl Farm {
             asked += "; a new query is running";
         } else if let Some(why) = failure {
             let mut lines = why.lines().map(str::to_owned);
-            asked += &format!("; a newer query failed: {}", lines.next().unwrap_or_default());
+            asked += &format!("; a later query failed: {}", lines.next().unwrap_or_default());
             add_new(&mut damaged, lines);
         }
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());

@@ -21,7 +21,7 @@ const RUNS_MAX: usize = 20;
 const HEAD: &str = "\
 # HELP whylate_latency_seconds Quantiles of the newest complete run of a plan; each is from the CPU with the largest value.
 # TYPE whylate_latency_seconds gauge
-# HELP whylate_run_verdict 1 for the verdict of the run.
+# HELP whylate_run_verdict Always 1; the label `verdict` has the verdict of the run.
 # TYPE whylate_run_verdict gauge
 # HELP whylate_run_started_timestamp_seconds When the run began.
 # TYPE whylate_run_started_timestamp_seconds gauge

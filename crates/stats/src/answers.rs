@@ -2,6 +2,7 @@
 
 use crate::compare::contrasted;
 use crate::comparisons::{comparison_between, contrasts};
+use crate::words::counted;
 use std::collections::HashMap;
 use whylate_core::figure;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
@@ -162,7 +163,7 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     let sentence = match changes(&causes) {
         Some(changes) if is_shown => {
             let whole = sentence.replacen("Cannot", "cannot", 1);
-            format!("By cause, yes: {} {changes}. As a whole: {whole}", cell.name)
+            format!("By cause, yes: {} {changes}. By the statistic: {whole}", cell.name)
         }
         Some(changes) => format!("{sentence} By cause, {} {changes}.", cell.name),
         None => format!("{sentence}{}", unchanged(&causes, round_ns)),
@@ -195,7 +196,7 @@ fn is_shown_by_cause(causes: &[CauseDifference], expected: Expected) -> bool {
 
 /// What the second cell adds and removes; `None` where that is nothing.
 fn changes(causes: &[CauseDifference]) -> Option<String> {
-    let one = |it: &CauseDifference| format!("{} {} ({} per s)", it.verb(), it.cause, it.rates());
+    let one = |it: &CauseDifference| format!("{} {} (late time {} per s)", it.verb(), it.cause, it.rates());
     let changed: Vec<String> = causes.iter().filter(|it| it.is_change()).map(one).collect();
     (!changed.is_empty()).then(|| changed.join(" and "))
 }
@@ -209,13 +210,14 @@ fn unchanged(causes: &[CauseDifference], round_ns: u64) -> String {
         Some((more, cause)) => {
             let time = figure::nanoseconds(round_ns.saturating_mul(u64::from(more)));
             format!(
-                " By cause, no change is shown; {cause} is too rare: about {more} more repeats, which take {time}, would tell."
+                " By cause, no change is shown; {cause} is too rare. About {}, taking {time}, would tell.",
+                counted(more, "more repeat")
             )
         }
         None if open.clone().count() == 0 => " By cause, nothing changes.".to_owned(),
         None => match open.map(largest_possible).max_by(|(a, _), (b, _)| a.total_cmp(b)) {
             Some((most, cause)) if most.is_finite() => format!(
-                " By cause, no change is shown; any change is below {} per s ({cause}).",
+                " By cause, no change is shown; any change of the late time is below {} per s ({cause}).",
                 figure::nanoseconds(most as u64)
             ),
             _ => " By cause, no change is shown: too few repeats for an interval.".to_owned(),
@@ -247,12 +249,13 @@ const REPEATS_MIN: u32 = 5;
 fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, round_ns: u64) -> String {
     let Comparison { probe, statistic, .. } = comparison;
     let time = |repeats: u32| figure::nanoseconds(round_ns.saturating_mul(u64::from(repeats)));
+    let more_repeats = |more: u32| format!("{}, taking {}", counted(more, "more repeat"), time(more));
     let [before, after] =
         [comparison.baseline_value, comparison.cell_value].map(|it| figure::value(*statistic, it));
     let ratio = comparison.ratio.map(|ratio| {
         let ends = (comparison.ratio_low, comparison.ratio_high);
         let interval = figure::between(ends, |end| format!("{end:.2}"));
-        format!(" ({ratio:.2} times within blocks, 95 % interval: {interval})")
+        format!(" ({ratio:.2} times repeat by repeat, 95 % interval: {interval})")
     });
     let change = format!("{probe} {statistic} {before} -> {after}{}", ratio.unwrap_or_default());
     match (outcome, comparison.outcome) {
@@ -266,16 +269,14 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
                 (Some(reason), _) => format!("; {reason}"),
                 (None, _) if comparison.repeats < REPEATS_MIN => {
                     let least = REPEATS_MIN - comparison.repeats;
-                    let (repeats, take) = if least == 1 { ("repeat", "takes") } else { ("repeats", "take") };
-                    format!("; an answer needs at least {least} more {repeats}, which {take} {}", time(least))
+                    format!("; an answer needs at least {}", more_repeats(least))
                 }
                 (None, Some(more)) => {
-                    format!("; about {more} more repeats, which take {}, would tell", time(more))
+                    format!("; about {}, would tell", more_repeats(more))
                 }
                 (None, None) => String::new(),
             };
-            let after = if comparison.repeats == 1 { "repeat" } else { "repeats" };
-            format!("Cannot tell after {} {after}: {change}{why}.", comparison.repeats)
+            format!("Cannot tell after {}: {change}{why}.", counted(comparison.repeats, "repeat"))
         }
     }
 }

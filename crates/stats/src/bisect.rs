@@ -7,6 +7,7 @@
 
 use crate::contrast::median;
 use crate::search::evidence;
+use crate::words::counted;
 use whylate_core::figure::share;
 use whylate_core::result::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 
@@ -28,7 +29,7 @@ pub fn bisect(
         median(&values)
     };
     let (Some(of_good), Some(of_bad)) = (middle(good), middle(bad)) else {
-        return Err("the good or the bad runs have no complete repeat with that statistic".to_owned());
+        return Err("the good runs or the bad runs have no complete repeat with the statistic".to_owned());
     };
     if of_bad <= of_good * (1.0 + margin) {
         return Err(format!(
@@ -66,7 +67,7 @@ pub fn bisect(
 fn sentence(result: &BisectResult) -> String {
     let of = |group: BisectGroup| format!("{} of {}", group.above, group.repeats);
     let counts = format!(
-        "{} repeats are above the limit (good runs: {}, bad runs: {})",
+        "{} repeats are above the limit between good and bad (good runs: {}, bad runs: {})",
         of(result.run),
         of(result.good),
         of(result.bad)
@@ -74,11 +75,11 @@ fn sentence(result: &BisectResult) -> String {
     match result.outcome {
         BisectOutcome::CannotTell => {
             format!(
-                "cannot tell: {counts}; {} more repeats on one side of the limit would be enough",
-                more(result)
+                "cannot tell: {counts}; {} on one side of the limit would be enough",
+                counted(more(result), "more repeat")
             )
         }
-        known => format!("{known}: {counts}; at most {} % of such answers are wrong", result.error * 100.0),
+        known => format!("{known}: {counts}; the risk of error is at most {} %", result.error * 100.0),
     }
 }
 
@@ -101,8 +102,8 @@ mod tests {
         let of = |run: &[f64]| bisect(&good, &bad, run, 0.1, 0.05).unwrap();
         let found = of(&[390.0; 7]);
         assert_eq!((found.outcome, found.limit), (BisectOutcome::Bad, 200.0));
-        let expected = "bad: 7 of 7 repeats are above the limit (good runs: 0 of 3, bad runs: 3 of 3); at \
-            most 5 % of such answers are wrong";
+        let expected = "bad: 7 of 7 repeats are above the limit between good and bad (good runs: 0 of 3, bad \
+            runs: 3 of 3); the risk of error is at most 5 %";
         assert_eq!(found.sentence, expected);
         assert_eq!(of(&[120.0; 8]).outcome, BisectOutcome::Good);
         let open = of(&[120.0, 120.0, 500.0]);

@@ -28,7 +28,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
     let Some(best) = candidates.first() else {
         let sentence =
-            "Not measured: no cell copies a frame in time on memory whose type timing has confirmed.";
+            "Not measured: no cell copies a frame in time on memory with a type that timing confirms.";
         return answer(AnswerOutcome::NotMeasured, sentence.to_owned(), None);
     };
     let share = best.row.frame.map(|cost| figure::share(cost.frame_time_share)).unwrap_or_default();
@@ -42,7 +42,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
     let Some(second) = candidates.get(1) else {
         return answer(
             AnswerOutcome::Yes,
-            format!("{shown}; no other method was measured."),
+            format!("{shown}; no other method qualifies."),
             Some(best.cost.clone()),
         );
     };

@@ -7,7 +7,7 @@ use whylate_core::CpuId;
 pub enum StatsError {
     /// A histogram row whose edge belongs to another bucket layout, or to a damaged file.
     #[error(
-        "{lower_edge_ns} ns is not the lower edge of a bucket; the histogram was not written by this version"
+        "{lower_edge_ns} ns is not the lower edge of a bucket: the histogram is damaged or of another version"
     )]
     NotALowerEdge { lower_edge_ns: u64 },
     /// Data of one CPU given to the summary of another one.

@@ -8,6 +8,7 @@
 //! without another limit.
 
 use crate::exposure::{self, JudgedSeries, judged};
+use crate::words::counted;
 use whylate_core::figure::{nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
@@ -123,7 +124,8 @@ fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
         .collect();
     if late.len() > LATE_NAMED {
         let more: u64 = late[LATE_NAMED..].iter().map(|task| missed(task)).sum();
-        named.push(format!("{more} of {} other threads", late.len() - LATE_NAMED));
+        let others = counted(late.len() - LATE_NAMED, "other thread");
+        named.push(format!("{} of {others}", counted(more, "response")));
     }
     let (value, deadline) =
         nanoseconds_apart(longest.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
@@ -197,15 +199,13 @@ fn pass(cells: &[CellResult], worst: Option<&Worst<'_>>, limit: Nanos, total: Ex
             (limit, format!("the largest {}", worst.sentence(&value)))
         }
     };
-    let cells_text = match (cells.len(), cells.iter().map(|cell| cell.repeats.len()).max().unwrap_or(0)) {
-        (1, repeats) => format!("1 cell × {repeats} repeats"),
-        (count, repeats) => format!("{count} cells × {repeats} repeats"),
-    };
-    let cpus = if cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+    let repeats = cells.iter().map(|cell| cell.repeats.len()).max().unwrap_or(0);
+    let cells_text = format!("{} × {}", counted(cells.len(), "cell"), counted(repeats, "repeat"));
+    let cpus = counted(cpus, "CPU");
     let rarer = rarer(events_per_hour_max);
     format!(
-        "no latency above {limit} in {} on {cpus} ({cells_text}): with 95 % confidence fewer than {} per hour under \
-         these conditions; {largest}; to show fewer than {} per hour, measure for {}",
+        "no latency above {limit} in {} on {cpus} ({cells_text}): with 95 % confidence there are fewer than \
+         {} per hour under these conditions; {largest}; to show fewer than {} per hour, measure for {}",
         nanoseconds(watched_ns),
         rate(events_per_hour_max),
         rate(rarer),
@@ -278,16 +278,18 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
             format!(
-                "cannot judge {name}: {doubts} sleeps may be in the middle of the work; use marks, --per-period or \
-                 --per-wakeup"
+                "cannot judge {name}: {} may be in the middle of the work; use marks, --per-period or \
+                 --per-wakeup",
+                counted(doubts, "sleep")
             )
         });
         let longest_ns = task.get(UNSEEN_MAX_NS);
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             format!(
-                "cannot judge {name}: the record of the thread has {unseen} gaps of up to {longest}, which may hide a \
-                 late activation"
+                "cannot judge {name}: the record of the thread has {} of up to {longest}, which may hide a \
+                 late response",
+                counted(unseen, "gap")
             )
         });
         [doubts, unseen].into_iter().flatten()
@@ -307,7 +309,7 @@ impl Worst<'_> {
             _ => {
                 let other = self.unthrottled_ns.map(|other| {
                     let other = nanoseconds(other);
-                    format!(" (made by the scheduler: real-time throttling or the fair server; the largest other gap was {other})")
+                    format!(" (due to throttling or the fair server; the largest other gap was {other})")
                 });
                 format!("{} was {value}, {place}{}", self.facts.noun(), other.unwrap_or_default())
             }

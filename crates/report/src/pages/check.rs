@@ -65,7 +65,7 @@ fn verdict(check: &CheckResult) -> Verdict {
     let counts = [Severity::Serious, Severity::Advice, Severity::Info, Severity::Ok]
         .map(|severity| format!("{} {}", check.count(severity), severity.name()));
     let more = if check.findings.is_empty() { "nothing could be read" } else { "more with --verbose" };
-    let reason = format!("{} for target CPUs {} ({more})", counts.join(", "), check.cpus);
+    let reason = format!("{} for target {} ({more})", counts.join(", "), crate::words::cpu_list(&check.cpus));
     let (word, tone) = if check.fit { ("FIT", Tone::Good) } else { ("UNFIT", Tone::Bad) };
     Verdict { word, reason, tone }
 }

@@ -13,10 +13,10 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// What the figures of the table are; those of `whylate report` are different.
-const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of its worst \
-    CPU. For several runs, they are medians over the runs; for another tool's file, they are the figure in that file. \
-    `whylate report --details` shows the quantiles of all repeats together. Between cells of one run, the ratio is the \
-    median of the ratios within blocks of repeats.";
+const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of \
+    its worst CPU. For several runs, both are medians over the runs; for another tool's file, both are the \
+    figure in that file. `whylate report --details` shows the quantiles of all repeats together. Between \
+    cells of one run, the ratio is the median of the ratios between repeats that ran close together.";
 
 /// The report of a comparison. A comparison without contents becomes a page that says why.
 pub fn compare(result: &CompareResult) -> Page {
@@ -123,7 +123,7 @@ fn contrasts(result: &CompareResult) -> Section {
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);
     let margin = share(result.margin);
     let folded =
-        Section::new("", format!("{} more comparisons without a difference above {margin}", small.len()));
+        Section::new("", format!("Comparisons without a difference above {margin}: {}", small.len()));
     let folded = folded.depth(Depth::Detail).with(table(&small, ""));
     let section = Section::new("contrasts", "Verdicts").with(table(&shown, MIDDLE));
     let section = section.with(forest(&sorted, result.margin)).with(folded);
@@ -132,7 +132,7 @@ fn contrasts(result: &CompareResult) -> Section {
         count => Block::note(format!("None of {count} comparisons shows a difference above {margin}.")),
     });
     let signs = (!result.contrasts.is_empty())
-        .then(|| Block::note(SIGNS.replace("Ratios compare repeats of a block. ", "")));
+        .then(|| Block::note(SIGNS.replace("Ratios compare repeat by repeat. ", "")));
     let basis = (!result.basis.is_empty()).then(|| Block::note(result.basis.clone()));
     section.with_all(all_small).with_all(basis).with_all(signs)
 }

@@ -208,8 +208,8 @@ fn table(spike: &ExplainedSpike) -> Section {
     };
     let rows = timeline.segments.iter().take(LINES_MAX).map(row).collect();
     let left_out = timeline.segments.len().saturating_sub(LINES_MAX);
-    let note =
-        (left_out > 0).then(|| Block::note(format!("{left_out} more stages are in the JSON (`--json`).")));
+    let note = (left_out > 0)
+        .then(|| Block::note(format!("Later stages that only the JSON (`--json`) lists: {left_out}.")));
     let section = Section::new("", "What happened, in order").depth(Depth::Detail);
     section.with(Table::new(columns, rows)).with_all(note)
 }
@@ -289,5 +289,5 @@ fn expected(spike: &ExplainedSpike) -> String {
         ExpectedFrom::Wakeup => "the wake-up",
         ExpectedFrom::Interrupted => "the moment of the interruption",
     };
-    format!("by {basis}, within {}", nanoseconds(spike.expected_error_ns))
+    format!("from {basis}, within {}", nanoseconds(spike.expected_error_ns))
 }

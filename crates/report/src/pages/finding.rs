@@ -51,7 +51,7 @@ pub(crate) fn confidence(cause: &Cause) -> Option<String> {
     let confidence = cause.confidence?;
     let sources: Vec<&str> = cause.sources.iter().map(|source| source.describe()).collect();
     let from =
-        if sources.is_empty() { String::new() } else { format!(" by the {}", sources.join(" and the ")) };
+        if sources.is_empty() { String::new() } else { format!(" from the {}", sources.join(" and the ")) };
     Some(format!("confidence {confidence:.2}{from}: {}", cause.evidence.join("; ")))
 }
 

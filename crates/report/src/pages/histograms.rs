@@ -81,7 +81,7 @@ fn ipis(ipis: &[IpiRecord]) -> Section {
     let more = match ipis.len().saturating_sub(IPIS_SHOWN) {
         0 if ipis.is_empty() => Some("none".to_owned()),
         0 => None,
-        more => Some(format!("and {more} more kinds; --json lists them")),
+        more => Some(format!("and {}; --json lists all", words::counted(more, "more kind"))),
     };
     let lines = ipis.iter().take(IPIS_SHOWN).map(line).chain(more);
     Section::new("ipis", "Interrupts from other CPUs").with(sentences(lines))
@@ -92,14 +92,14 @@ fn wakeups(result: &HistogramsResult) -> Section {
     let mut text = format!("{} wake-ups since the start", count(wakeups.seen));
     for (number, what) in [
         (wakeups.without_switch, "of tasks that were still running"),
-        (wakeups.elsewhere, "of tasks that then ran on CPUs that are not measured"),
+        (wakeups.elsewhere, "of tasks that ran on CPUs that are not measured"),
     ] {
         if number > 0 {
             text.push_str(&format!(", {} {what}", count(number)));
         }
     }
     let lost = (result.lost > 0).then(|| {
-        let text = format!("{} events were lost; the histograms do not count them.", count(result.lost));
+        let text = format!("The histograms do not count lost events: {}.", count(result.lost));
         Block::Text(text.into(), Tone::Warn)
     });
     Section::new("wakeups", "").with(Block::note(format!("{text}."))).with_all(lost)

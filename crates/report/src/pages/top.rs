@@ -70,7 +70,7 @@ fn notes(result: &TopResult) -> Vec<Block> {
         )
     });
     let lost = (result.lost > 0).then(|| {
-        let text = format!("{} records were lost; the figures do not include them.", count(result.lost));
+        let text = format!("The figures do not include lost records: {}.", count(result.lost));
         Block::Text(text.into(), Tone::Warn)
     });
     silent.into_iter().chain(lost).collect()

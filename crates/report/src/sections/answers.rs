@@ -16,9 +16,9 @@ pub(super) fn of_plan(run: &RunResult) -> Vec<Section> {
     if unmeasured.len() <= UNMEASURED_MAX {
         return section(run.answers.iter()).unless_empty().into_iter().collect();
     }
-    let text = format!("{} questions were not measured: their cells did not run.", unmeasured.len());
+    let text = format!("{} questions have no answer: their cells were not measured.", unmeasured.len());
     let rest = Item { tone: Tone::Warn, symbol: "-", text: text.into(), ..Item::default() };
-    let whole = Section::new("unmeasured", "Questions that were not measured").depth(Depth::Detail);
+    let whole = Section::new("unmeasured", "Questions without an answer").depth(Depth::Detail);
     vec![
         section(measured.into_iter()).with(vec![rest]),
         whole.with(unmeasured.into_iter().map(item).collect::<Vec<_>>()),
@@ -33,7 +33,7 @@ pub(super) fn of_comparisons(run: &RunResult) -> Vec<Section> {
 
 fn section<'a>(answers: impl Iterator<Item = &'a Answer>) -> Section {
     let items: Vec<Item> = answers.map(item).collect();
-    Section::new("answers", "Answers").meaning("from the medians of the repeats").with(items)
+    Section::new("answers", "Answers").meaning("figures are medians over the repeats").with(items)
 }
 
 fn item(answer: &Answer) -> Item {

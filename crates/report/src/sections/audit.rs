@@ -46,15 +46,15 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
     };
     let mut notes = Vec::new();
     if open.len() > ROWS_MAX {
-        notes.push(format!("{} more findings are in the JSON of the report.", open.len() - ROWS_MAX));
+        notes.push(format!("Findings that only the JSON of the report lists: {}.", open.len() - ROWS_MAX));
     }
     let allowed = audit.findings.len() - open.len();
     if allowed > 0 {
-        notes.push(format!("{allowed} findings are allowed by --allow."));
+        notes.push(format!("Findings that --allow allows: {allowed}."));
     }
     if audit.left_out > 0 {
         notes.push(format!(
-            "{} ordinary threads are not audited, because other threads are real-time threads.",
+            "Ordinary threads that are not audited, because other threads are real-time threads: {}.",
             audit.left_out
         ));
     }
@@ -63,7 +63,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
          `whylate check` audits the machine's settings."
             .to_owned(),
     );
-    let meaning = "what a real-time thread should not do, and the longest time that this took here";
+    let meaning = "what a real-time thread should not do, with the longest time of each action";
     let section = Section { id: "audit", title, meaning, ..Section::default() };
     let section = section.with(Table::new(columns, rows)).with(sentences(fixes));
     vec![notes.into_iter().fold(section, |section, note| section.with(Block::note(note)))]
@@ -137,14 +137,17 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         // The logger is an ordinary thread beside a real-time one.
-        assert!(!text.contains(AuditKind::NotRealTime.what()) && text.contains("1 ordinary"), "{text}");
+        assert!(
+            !text.contains(AuditKind::NotRealTime.what()) && text.contains("real-time threads: 1."),
+            "{text}"
+        );
     }
 
     #[test]
     fn allowed_findings_are_counted_and_not_listed() {
         let allowed = AuditRecord { allowed: true, runs: 1, ..AuditRecord::new(AuditKind::Yield) };
         let text = text(vec![thread("control", 80, vec![allowed])]);
-        assert!(!text.contains(AuditKind::Yield.what()) && text.contains("1 findings"), "{text}");
+        assert!(!text.contains(AuditKind::Yield.what()) && text.contains("allows: 1."), "{text}");
         let none = ProbeResult { probe: "task".to_owned(), ..ProbeResult::default() };
         assert!(section(&none, None, false).is_empty(), "there was no audit");
     }

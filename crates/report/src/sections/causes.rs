@@ -33,8 +33,8 @@ fn sections(first: Vec<Row>, events: impl IntoIterator<Item = String>) -> Vec<Se
         Column::number("spikes"),
         Column::number("largest"),
     ];
-    let causes =
-        Section::new("causes", "Causes of the largest spikes").meaning("the first cause of each spike");
+    let causes = Section::new("causes", "Causes of the largest spikes")
+        .meaning("each spike counts once, under its first cause");
     let causes = causes.with(Table::new(columns, first));
     let events = Section::new("events", "Late on several CPUs at once")
         .meaning("spikes that overlap count as one event")
@@ -125,7 +125,7 @@ fn events(cell: &str, spikes: &[Spike]) -> Vec<String> {
     let mut sentences: Vec<String> =
         events.iter().take(EVENTS_MAX).map(|spikes| event_sentence(cell, spikes)).collect();
     if left_out > 0 {
-        sentences.push(format!("and {left_out} smaller events"));
+        sentences.push(format!("and {}", words::counted(left_out, "smaller event")));
     }
     sentences
 }

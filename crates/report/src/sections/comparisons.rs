@@ -3,6 +3,7 @@
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, by_severity, change, interval, times};
 use crate::section::{Depth, Item, Section};
+use crate::words::counted;
 use whylate_core::figure::{between, probability};
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
@@ -20,8 +21,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let others = Section::new("", "Other comparisons (exploratory)").with(items(&exploratory));
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
-            "from the medians of the repeats; p-values are corrected for the number of comparisons, except in \
-             some answers about a single statistic",
+            "figures are medians over the repeats; p-values are corrected for the number of comparisons, \
+             except in some answers about a single statistic",
         )
         .depth(Depth::Detail)
         .with(forest(run));
@@ -63,15 +64,15 @@ fn pair(comparison: &Comparison) -> String {
     format!("{} against {}", comparison.cell, comparison.baseline)
 }
 
-/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us; 2.16 times within blocks (2.01 to 2.30) (p = 0.003)`.
+/// `l3 against idle: timer p99.9 worse, 23.1 -> 49.8 us; 2.16 times, repeat by repeat (2.01 to 2.30) (p = 0.003)`.
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { probe, outcome, .. } = comparison;
     let Reading { word, .. } = Reading::of(*outcome);
     let ends = (comparison.ratio_low, comparison.ratio_high);
     let ratio = comparison
         .ratio
-        .map(|ratio| format!("; {} times within blocks ({})", times(ratio), between(ends, times)));
-    let more = comparison.more_repeats.map(|more| format!("; about {more} more repeats would tell"));
+        .map(|ratio| format!("; {} times, repeat by repeat ({})", times(ratio), between(ends, times)));
+    let more = comparison.more_repeats.map(|it| format!("; about {} would tell", counted(it, "more repeat")));
     let refused = comparison.refused.as_ref().map(|reason| format!("; {reason}"));
     format!(
         "{}: {probe} {} {word}, {}{} ({}){}",

@@ -84,9 +84,9 @@ fn part((title, rows): &Pair<'_>) -> Section {
     spread.sort_by(f64::total_cmp);
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
-        "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block whose rate is within \
-         a tenth of the plateau. For half of the figures, the interquartile range over the trials is at most {} of the \
-         figure.",
+        "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block with at \
+         least 90 % of this rate. For half of the figures, the interquartile range over the trials is at \
+         most {} of the figure.",
         share(middle)
     );
     Section::new("", title.clone()).with(table).with(Block::note(note)).with(vec![chart(title, rows, &sizes)])
@@ -186,7 +186,7 @@ fn memory(all: &[MemoryFacts]) -> Table {
     };
     let mut table = Table::new(columns, all.iter().map(row).collect());
     for column in &mut table.columns[5..8] {
-        column.note = "in brackets: the same for ordinary memory";
+        column.note = "in brackets: the figure of ordinary memory";
     }
     table
 }

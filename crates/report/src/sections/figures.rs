@@ -17,11 +17,11 @@ use whylate_core::{CpuId, SeriesName, WarningCode};
 const CORRECTED_NOTE: &str = "Lines marked corrected also count the missed periods, with the latency that each would have \
     had (coordinated omission corrected). The other lines are as recorded: a task that is still late when a period \
     begins records nothing for that period.";
-const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps that the scheduler makes on purpose: \
-    it throttles a real-time task that never sleeps, or runs the fair server instead. Such gaps are not a latency of \
-    the machine.";
+const UNTHROTTLED_NOTE: &str = "Lines marked unthrottled leave out the gaps of real-time throttling and of \
+    the fair server. The scheduler makes these gaps on purpose if a real-time task never sleeps: they are \
+    not a latency of the machine.";
 /// Why some columns are the same for every probe of a cell.
-const WHOLE_CELL_NOTE: &str = "Steal and interrupts are for the whole cell: all its probes and repeats.";
+const WHOLE_CELL_NOTE: &str = "Steal and interrupts are the sums over all probes and repeats of the cell.";
 
 struct Line<'r> {
     cell: Option<&'r CellResult>,

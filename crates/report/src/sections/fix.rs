@@ -226,7 +226,8 @@ fn title(claim: &FixClaim) -> String {
         }
         _ => {}
     }
-    let control = if claim.control.is_empty() { "nothing".to_owned() } else { claim.control.join(" + ") };
+    let control =
+        if claim.control.is_empty() { "no treatment".to_owned() } else { claim.control.join(" + ") };
     format!("{} against {control}", claim.candidate.join(" + "))
 }
 
@@ -252,7 +253,7 @@ fn sentence(claim: &FixClaim) -> String {
     let refused = claim.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
     let removal = claim.removal.as_ref().map(|it| removed(it, claim.needed)).unwrap_or_default();
     format!(
-        "`{}`{}, {}, evidence {last:.1} of {:.0} {}: {word}{refused}{removal}{}",
+        "`{}`{}, {}, evidence {last:.1} ({:.0} needed) {}: {word}{refused}{removal}{}",
         title(claim),
         ratio.unwrap_or_default(),
         counted(claim.pairs.len(), "pair"),
@@ -270,7 +271,7 @@ fn removed(removal: &FixRemoval, needed: f64) -> String {
     let per_s = |ns: f64| format!("{} per s", value(Statistic::Max, ns));
     let last = removal.evidence.last().copied().unwrap_or_default();
     format!(
-        "; {}{more}: {} → {} in {} of {} pairs, evidence {last:.1} of {needed:.0} {}: {}",
+        "; late time of {}{more}: {} → {} in {} of {} pairs, evidence {last:.1} ({needed:.0} needed) {}: {}",
         named.join(", "),
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),

@@ -42,7 +42,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     columns.extend(cells.iter().map(|cell| Column::number(&cell.name)));
     let table = Table::new(columns, largest.iter().take(LINES_MAX).map(row).collect());
     let note =
-        (left_out > 0).then(|| Block::note(format!("{left_out} less frequent lines are left out here.")));
+        (left_out > 0).then(|| Block::note(format!("Less frequent lines that are left out: {left_out}.")));
     let section = Section::new("interrupts", "Interrupts").depth(Depth::Detail);
     let section = section.meaning("on the target CPUs while the probes ran, over all repeats");
     section.with(table).with_all(note).unless_empty()

@@ -12,7 +12,7 @@ const SENTENCES_MAX: usize = 4;
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let changed = section(
         "cause-contrasts",
-        "What each change adds and removes",
+        "What each load and treatment adds and removes",
         run.cause_contrasts.iter().filter(|it| it.is_change()),
     );
     changed.unless_empty().into_iter().collect()
@@ -37,8 +37,8 @@ fn section<'a>(name: &'static str, title: &str, rows: impl Iterator<Item = &'a C
     ];
     Section::new(name, title)
         .meaning(
-            "late time of all spikes above the threshold. Repeats are compared within their block; claims are corrected for \
-             the number of causes and comparisons",
+            "late time of all spikes above the threshold, compared repeat by repeat. The column `change` is \
+             corrected for the number of causes and comparisons",
         )
         .with(Table::new(columns, rows.map(row).collect()))
 }
@@ -79,7 +79,7 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
         let verb = it.verb();
         let largest = it.max_ns.max(it.baseline_max_ns);
         format!(
-            "{} {verb} {}: {} per s, up to {}, in {} of {}",
+            "{} {verb} {}: late time {} per s, spikes up to {}, in {} of {} of repeats",
             what(run, it),
             it.cause,
             it.rates(),

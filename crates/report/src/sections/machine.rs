@@ -202,7 +202,7 @@ fn gpu_details(gpu: &GpuFacts) -> Vec<String> {
     };
     let process = |it: &GpuProcess| {
         let (own, system) = (bytes(it.memory_bytes), bytes(it.system_bytes));
-        format!("{} ({}): {own} of the device's memory and {system} of the system's", it.name, it.pid)
+        format!("{} ({}): {own} of device memory, {system} of system memory", it.name, it.pid)
     };
     lines
         .chain(memory)

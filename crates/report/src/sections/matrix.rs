@@ -13,9 +13,9 @@ use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
-const MIDDLE: &str = "Worst CPU. Medians over the repeats; max over all repeats.";
-const MIDDLE_AND_CORRECTED: &str =
-    "Worst CPU. Medians over the repeats, with missed periods; max over all repeats.";
+const MIDDLE: &str = "Figures are of the worst CPU: medians over the repeats, and the max of all repeats.";
+const MIDDLE_AND_CORRECTED: &str = "Figures are of the worst CPU and count missed periods: medians over the \
+    repeats, and the max of all repeats.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
@@ -227,7 +227,7 @@ fn outlying(cell: &CellSeries<'_>) -> Option<String> {
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     (!apart.is_empty()).then(|| {
         format!(
-            "{}: on CPU {named}{more}, p99.9 is above {OUTLYING} times the median of all CPUs ({}).",
+            "{}: on CPU {named}{more}, p99.9 is more than {OUTLYING} times the median of all CPUs ({}).",
             cell.cell.name,
             nanoseconds(middle)
         )

@@ -7,12 +7,12 @@ use whylate_core::result::{CellResult, NoiseFloor, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let figures = Section::new("noise", "Noise floor").depth(Depth::Detail);
-    let figures = figures.meaning("a short stall check without load for each cell").with(table(run));
+    let figures = figures.meaning("what a short check without load measured for each cell").with(table(run));
     let line = line(run).map(|line| Section::new("", "").with(Block::note(line)));
     line.into_iter().chain(figures.unless_empty()).collect()
 }
 
-/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (l3), 10.0 ms stolen (idle). Spikes
+/// The largest of all cells in one line: `Noise floor without load: up to 1.20 ms (cell l3), … Spikes
 /// of this size may come from the hypervisor.`
 fn line(run: &RunResult) -> Option<String> {
     let floors = || run.cells.iter().filter_map(|cell| Some((cell, cell.noise_floor.as_ref()?)));
@@ -21,8 +21,8 @@ fn line(run: &RunResult) -> Option<String> {
         values.max_by_key(|(value, _)| *value).map(|(value, cell)| (nanoseconds(value), &cell.name))
     };
     let gap = largest(|floor| floor.max_ns.filter(|_| floor.gaps > 0))
-        .map(|(time, cell)| format!("up to {time} ({cell})"));
-    let steal = largest(|floor| floor.steal_ns).map(|(time, cell)| format!("{time} stolen ({cell})"));
+        .map(|(time, cell)| format!("up to {time} (cell {cell})"));
+    let steal = largest(|floor| floor.steal_ns).map(|(time, cell)| format!("{time} stolen (cell {cell})"));
     let is_ordinary = run.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority);
     let is_guest = run.facts.environment.hypervisor.is_some();
     let source = match (steal.is_some(), is_ordinary) {

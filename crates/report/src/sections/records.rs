@@ -8,7 +8,7 @@ use whylate_core::result::{CellResult, HistogramKind, LatencyRecord, ProbeResult
 
 /// The latest task for each cell and CPU with the probe `histograms`.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let section = Section::new("late", "Largest latencies that the kernel counted");
+    let section = Section::new("late", "Largest latencies that the kernel recorded");
     let section = section.meaning("who was late, in which system call, and who ran before");
     section.with(sentences(run.cells.iter().flat_map(of_cell))).unless_empty()
 }

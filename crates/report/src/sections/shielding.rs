@@ -5,7 +5,7 @@ use crate::section::{Depth, Section};
 use whylate_core::result::RunResult;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let section = Section::new("shielding", "CPUs").meaning("before the run, with the shield, and after it");
+    let section = Section::new("shielding", "CPUs").meaning("before the run, with the shield, after the run");
     section.depth(Depth::Detail).with(at_moments(&run.cpu_tables)).unless_empty()
 }
 

@@ -42,7 +42,8 @@ fn section(rows: Vec<Row>) -> Vec<Section> {
     ];
     Section::new("sources", "Who took the time")
         .meaning(
-            "all gaps of a loop; for a watched thread, what used the CPU or held the lock while the thread had work",
+            "what caused the gaps of a loop; for a watched thread, what used the CPU or held its lock while \
+             it had work",
         )
         .with(Table::new(columns, rows))
         .unless_empty()

@@ -19,11 +19,12 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let lines = sentences(largest_spikes(run, &all).into_iter().chain(dropped));
     let left_out = all.len().saturating_sub(SPIKES_MAX + MORE_MAX);
     let note = match (all.len(), left_out) {
-        (0, _) => "No spike above the threshold.".to_owned(),
+        (0, _) => "No spike exceeded the threshold.".to_owned(),
         (_, 0) => "The column `when` uses the time axis of the charts.".to_owned(),
         _ => {
             format!(
-                "The column `when` uses the time axis of the charts. {left_out} smaller spikes are in the run directory."
+                "The column `when` uses the time axis of the charts. The run directory also has {}.",
+                counted(left_out, "smaller spike")
             )
         }
     };
@@ -142,8 +143,8 @@ fn dropped_spikes<'a>(probes: impl Iterator<Item = &'a ProbeResult>) -> Option<S
     let dropped: u64 = probes.flat_map(|probe| &probe.cpus).map(|cpu| cpu.spikes_dropped).sum();
     (dropped > 0).then(|| {
         format!(
-            "{} spike records did not fit into the buffer; the latency figures still include these spikes",
-            count(dropped)
+            "{} did not fit into the buffer; the latency figures still include these spikes",
+            counted(count(dropped).as_str(), "spike record")
         )
     })
 }

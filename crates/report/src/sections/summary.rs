@@ -102,7 +102,7 @@ fn late(run: &RunResult) -> (String, Tone) {
             (format!("Yes: the limit of {limit} was exceeded{place}{times}{watched}.{floor}"), Tone::Bad)
         }
         (Verdict::Pass, Some(limit)) => {
-            (format!("No: no latency above the limit of {limit}{watched}."), Tone::Good)
+            (format!("No: no latency exceeded the limit of {limit}{watched}."), Tone::Good)
         }
         (Verdict::Pass, None) => {
             let deadline = run.plan.deadline().map(|it| format!(" of {it}")).unwrap_or_default();
@@ -126,27 +126,30 @@ fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
     floors().filter(|_| is_below).filter_map(|floor| floor.max_ns).max()
 }
 
-/// `Up to 2.31 ms, in above-l3 on CPU 1; 99.9 % within 381 us there, within 53.0 us in idle.`
+/// `Up to 2.31 ms, in above-l3 on CPU 1; p99.9 is 381 us in above-l3 and 53.0 us in idle.`
 pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<String> {
     let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
     let cpu = worst.worst()?.cpu;
     let max = nanoseconds(worst.max_ns()?);
     let best = cells.iter().min_by_key(|cell| cell.max_ns())?;
-    let of = thread(&worst.name).map(|thread| format!("{thread}, ")).unwrap_or_default();
-    let place = format!("{of}in {} on CPU {cpu}", worst.cell.name);
+    let of = thread(&worst.name).map(|thread| format!(" for {thread}")).unwrap_or_default();
+    let place = format!("{of}, in {} on CPU {cpu}", worst.cell.name);
     if worst.samples() == Some(Samples::Gap) {
-        let lost = worst.lost_share().map(|lost| format!("; gaps took {} of the time there", share(lost)));
-        return Some(format!("Stopped for up to {max}, {place}{}.", lost.unwrap_or_default()));
+        let lost = worst.lost_share().map(|lost| format!("; all gaps took {} of its time", share(lost)));
+        return Some(format!("The loop stopped for up to {max}{place}{}.", lost.unwrap_or_default()));
     }
     let within = |cell: &CellSeries<'_>| {
         let pooled = || cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
         worst::middle(run, cell, Statistic::P999).map(nanoseconds_f64).or_else(pooled)
     };
-    let there = within(worst).map(|p999| format!("; 99.9 % within {p999} there")).unwrap_or_default();
-    let other = within(best).filter(|_| best.cell.name != worst.cell.name);
-    let other = other.map(|p999| format!(", within {p999} in {}", best.cell.name)).unwrap_or_default();
+    let (cell, other) = (&worst.cell.name, &best.cell.name);
+    let p999 = match (within(worst), within(best).filter(|_| cell != other)) {
+        (Some(p999), Some(best)) => format!("; p99.9 is {p999} in {cell} and {best} in {other}"),
+        (Some(p999), None) => format!("; p99.9 is {p999}"),
+        (None, _) => String::new(),
+    };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
-    Some(format!("Up to {max}{late}, {place}{there}{other}."))
+    Some(format!("Up to {max}{late}{place}{p999}."))
 }
 
 /// Time that the scheduler takes on purpose is shown separately.
@@ -160,8 +163,8 @@ fn of_scheduler(run: &RunResult) -> Option<String> {
     let (largest, other) = cpus.filter_map(made).max()?;
     let (largest, other) = nanoseconds_apart(largest, other);
     Some(format!(
-        "The gaps of up to {largest} are the scheduler's own (real-time throttling or the fair server), not latency; \
-         the largest other gap is {other}."
+        "Gaps of up to {largest} come from the scheduler (real-time throttling or the fair server) and are \
+         not latency; the largest other gap is {other}."
     ))
 }
 
@@ -228,7 +231,7 @@ fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> 
         match it.outcome {
             Outcome::Worse => format!("{what}: {of} worse, {}", effect(it)),
             Outcome::Better => format!("{what}: {of} better, {}", effect(it)),
-            Outcome::Equivalent => format!("{what}: no effect on {of} above {margin}"),
+            Outcome::Equivalent => format!("{what}: no effect above {margin} on {of}"),
             Outcome::CannotTell => {
                 // The plan's own questions say below what they need, by the effect that matters to them.
                 let more = it.more_repeats.filter(|_| run.plan.answer.is_empty());

@@ -2,7 +2,7 @@
 
 use crate::pictures::Flame;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
-use crate::words::cause_and_share;
+use crate::words::{cause_and_share, counted};
 use std::cmp::Reverse;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
@@ -80,8 +80,9 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         return Vec::new();
     }
     let note = Block::note(
-        "Shares and times count from the first sample: sampling begins once a thread has run for longer than usual. The time in an \
-         ordinary activation is an estimate from samples of activations that took no longer than usual.",
+        "Sampling begins once a thread has run for longer than usual; shares and times leave out the time \
+         before the first sample. The ordinary time is an estimate from samples of activations that took no \
+         longer than usual.",
     );
     let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
         Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)
@@ -116,8 +117,8 @@ fn hours(probe: &ProbeResult) -> Vec<Section> {
     };
     let rows = shown.flat_map(|hour| hour.spikes.iter().map(move |spike| row(hour, spike)));
     let table = Table::new(columns, rows.collect());
-    let note = (skipped > 0).then(|| format!("{skipped} earlier hours are in the JSON of the report."));
-    let section = Section::new("hours", "The worst of each hour").depth(Depth::Detail).with(table);
+    let note = (skipped > 0).then(|| format!("The JSON also lists {}.", counted(skipped, "earlier hour")));
+    let section = Section::new("hours", "Longest responses of each hour").depth(Depth::Detail).with(table);
     note.into_iter().fold(section, |section, note| section.with(Block::note(note))).unless_empty()
 }
 
@@ -150,12 +151,12 @@ fn meaning<'r>(mut probes: impl Iterator<Item = &'r ProbeResult>) -> &'static st
     let mut own = probes.by_ref().filter(|probe| probe.probe == PROBE).flat_map(|probe| &probe.cpus);
     match own.any(|cpu| cpu.parts.iter().any(is_wakeup)) {
         true => {
-            "response: from the due time or the wake-up to the next sleep; jitter: p99.9 of the periods minus their \
-             median"
+            "a response lasts from the due time or the wake-up to the next sleep; jitter is p99.9 of the \
+             periods minus their median"
         }
         false => {
-            "response: from the first run (or a mark) to the next sleep (or mark); jitter: p99.9 of the periods minus \
-             their median"
+            "a response lasts from the first run (or a mark) to the next sleep (or mark); jitter is p99.9 of \
+             the periods minus their median"
         }
     }
 }

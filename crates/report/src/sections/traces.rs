@@ -17,9 +17,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let parts = shown.map(|(index, trace)| part(trace, is_first(index)));
     let others = match traces.len() - first {
         0 => String::new(),
-        more => format!("{more} more traces; "),
+        more => format!("{}; ", crate::words::counted(more, "more trace")),
     };
-    let more = format!("{others}timelines: whylate explain {}", run.run);
+    let more = format!("{others}whylate explain {} shows the timelines", run.run);
     let section = Section::new("traces", "Traces").with_all(parts).unless_empty();
     section.into_iter().map(|section| section.with(vec![Item::from(more.as_str())])).collect()
 }
@@ -33,7 +33,7 @@ fn part(trace: &SpikeTrace, is_first: bool) -> Section {
         Err(_) => Section::new("", title),
     };
     let path =
-        Text::from("The trace: ").and(Span::Code(trace.path.clone())).and_plain(" in the run directory.");
+        Text::from("The trace is ").and(Span::Code(trace.path.clone())).and_plain(" in the run directory.");
     section.depth(if is_first { Depth::Brief(line) } else { Depth::Detail }).with(Block::note(path))
 }
 
@@ -59,7 +59,7 @@ fn heading(trace: &SpikeTrace) -> String {
 fn explanation(trace: &SpikeTrace) -> Result<&ExplainedSpike, String> {
     match (&trace.error, &trace.explained) {
         (Some(error), _) => Err(error.clone()),
-        (None, None) => Err("not explained yet; `whylate explain` explains it".to_owned()),
+        (None, None) => Err("not explained yet: run `whylate explain`".to_owned()),
         (None, Some(explained)) => {
             explained.spikes.first().ok_or_else(|| "the trace does not contain this moment".to_owned())
         }

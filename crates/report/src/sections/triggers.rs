@@ -28,7 +28,8 @@ fn section(probe: &ProbeResult, cell: Option<&str>) -> Vec<Section> {
     ];
     let rows = probe.triggers.iter().flat_map(rows).collect();
     let title = cell.map_or_else(|| "Triggers".to_owned(), |cell| format!("Triggers of {cell}"));
-    let meaning = "how often the application said that it was late, and which watched thread was late then";
+    let meaning =
+        "how often the application reported being late, and which watched thread was late just before";
     let section = Section { id: "triggers", title, meaning, ..Section::default() };
     let moments = probe.triggers.iter().flat_map(|it| it.moments.iter().rev().take(MOMENTS_MAX));
     let moments = sentences(moments.map(described));
@@ -53,7 +54,7 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
         Row::of::<Cell>(figures.into_iter().chain([Cell::from(why)]))
     };
     if trigger.suspects.is_empty() {
-        let why = if trigger.record.count == 0 { "did not come" } else { "not explained" };
+        let why = if trigger.record.count == 0 { "did not occur" } else { "not explained" };
         return vec![row(0, why.to_owned())];
     }
     trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, explained))).collect()
@@ -64,7 +65,7 @@ fn why(suspect: &TriggerSuspect, explained: u64) -> String {
     let of = format!("in {} of {}", count(suspect.moments), count(explained));
     let Some(thread) = &suspect.thread else { return format!("{of}, no watched thread was late") };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
-    format!("{of}, {thread} was late, up to {}{cause}", nanoseconds(suspect.longest_ns))
+    format!("{of}, {thread} was late (longest response {}){cause}", nanoseconds(suspect.longest_ns))
 }
 
 /// One moment with its threads.
@@ -82,17 +83,17 @@ fn notes(all: &[TriggerResult]) -> Vec<String> {
     let (shared, unexplained) = (sum(|it| it.record.shared), sum(|it| it.record.unexplained));
     let mut notes = Vec::new();
     if shared > 0 {
-        notes.push(format!("{} came so soon after another that they share its explanation.", count(shared)));
+        notes.push(format!("Triggers just after another one share its explanation: {}.", count(shared)));
     }
     if unexplained > 0 {
         notes.push(format!(
-            "{} are not explained: in a storm only the first of each second is.",
+            "In a storm of triggers, only the first of each second is explained; not explained: {}.",
             count(unexplained)
         ));
     }
     notes.push(format!(
-        "A thread was late if its longest response before the trigger exceeded {} times its median. A line comes later than its event, \
-         by the program's buffering.",
+        "A thread was late if its longest response before the trigger exceeded {} times its median. A line \
+         may come later than its event because the program buffers its output.",
         TriggerThread::LATE
     ));
     notes
@@ -153,12 +154,12 @@ mod tests {
             "output:Late",
             "1,015",
             "28.0",
-            "in 11 of 14, control was late, up to 4.10 ms: ",
+            "in 11 of 14, control was late (longest response 4.10 ms): ",
             "in 3 of 14, no watched thread was late",
-            "did not come",
+            "did not occur",
             "\"Late by 4 ms\"",
             "with 1 more",
-            "1,000 are not explained",
+            "not explained: 1,000",
             "instead of 1.00 ms",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");

@@ -222,8 +222,8 @@ fn settings_that_are_used_are_looked_at_one_by_one() {
         [FixOutcome::Equivalent, FixOutcome::Helps, FixOutcome::Equivalent]
     );
     assert_eq!(found.recommended, ["awake"], "{:?}", found.claims);
-    let expected = "3 settings: 1 lower timer p99, 2 make no difference of more than 5%, 0 raise it; cannot tell for \
-        0; without the settings that do not help, the value of the goal is the same";
+    let expected = "timer p99 with each of 3 settings: lower for 1, higher for 0, no difference above 5% for 2; \
+        cannot tell for 0; removing all settings that do not help makes no difference";
     assert_eq!(found.sentence, expected);
     let cells = assemble(&path).unwrap().cells;
     let names: Vec<&str> =

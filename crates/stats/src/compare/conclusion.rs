@@ -17,7 +17,7 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     let (outcome, reason) = if result.contrasts.is_empty() {
         (CompareOutcome::Nothing, "the sides have no cell and probe in common".to_owned())
     } else if all == 0 {
-        (CompareOutcome::CannotTell, format!("no cell has {what} on both sides; name another --statistic"))
+        (CompareOutcome::CannotTell, format!("no cell has {what} on both sides; choose another --statistic"))
     } else if count(CompareOutcome::Worse) > 0 {
         (CompareOutcome::Worse, format!("{what} is worse in {} of {cells}", count(CompareOutcome::Worse)))
     } else if count(CompareOutcome::Equivalent) == all {

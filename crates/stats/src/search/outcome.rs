@@ -110,7 +110,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
                 let (others, rates, costs) = (step.others.clone(), step.rates.clone(), step.costs.clone());
                 search.take(&Figure { value, others, rates, causes: step.causes.clone(), costs });
             }
-            (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value")),
+            (_, why) => failed(&mut search, registration, why.as_deref().unwrap_or("no value was measured")),
         }
     }
     Ok(search)
@@ -234,7 +234,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.arms.is_empty() => {
             let text = match registration.mode {
                 FixMode::Audit => "none of these settings can be tried while this machine runs",
-                _ => "no treatment that can be tried here acts on what was measured",
+                _ => "no treatment that can be tried here acts on the measured causes",
             };
             (FixAnswer::NothingToTry, text.to_owned())
         }
@@ -260,7 +260,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.mode == FixMode::Verify => verified(result, is_over),
         _ => {
             let tried = registration.arms.len();
-            (FixAnswer::NothingProved, format!("none of {tried} treatments is proved to lower {goal}"))
+            (FixAnswer::NothingProved, format!("no treatment is proved to lower {goal} ({tried} tried)"))
         }
     };
     match answer {
@@ -281,18 +281,17 @@ fn audited(result: &FixResult) -> String {
     let [helps, same, harms] = [FixOutcome::Helps, FixOutcome::Equivalent, FixOutcome::Harms].map(count);
     let all = result.results.len();
     let text = format!(
-        "{all} settings: {helps} lower {goal}, {same} make no difference of more than {}, {harms} raise it; cannot tell for {}",
+        "{goal} with each of {all} settings: lower for {helps}, higher for {harms}, no difference above {} \
+         for {same}; cannot tell for {}",
         result.registration.margin,
         all - helps - same - harms
     );
     let together = match result.claims.iter().find(|it| it.phase == FixPhase::Reduce).map(|it| it.outcome) {
-        Some(FixOutcome::Proved) => "; without the settings that do not help, the value of the goal is lower",
-        Some(FixOutcome::Equivalent) => {
-            "; without the settings that do not help, the value of the goal is the same"
-        }
+        Some(FixOutcome::Proved) => "; removing all settings that do not help lowers the goal's value",
+        Some(FixOutcome::Equivalent) => "; removing all settings that do not help makes no difference",
         Some(FixOutcome::Harms) => {
-            "; without all settings that do not help, the value of the goal is higher: some of them replace each other, so remove \
-             one at a time"
+            "; removing all settings that do not help raises the goal's value: some of them replace each \
+             other, so remove one at a time"
         }
         Some(_) => "; cannot tell whether all settings that do not help can be removed together",
         None => "",
@@ -309,7 +308,8 @@ fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     }
     let pairs = result.claims.last().map_or(0, |claim| claim.pairs.len());
     let text = format!(
-        "cannot tell whether {names} still lowers {goal}: {pairs} pairs are too few; give a larger --budget"
+        "cannot tell whether {names} still lowers {goal}: too few pairs of repeats ({pairs}); give a larger \
+         --budget"
     );
     (FixAnswer::Unfinished, text)
 }

@@ -12,8 +12,9 @@ use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 const ROWS_MAX: usize = 200;
 
 const MEANING: &str = "for each run, the figure of its worst CPU over all repeats";
-const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats; missed periods left out, because \
-    an earlier version, which did not count them, pushed at least one of the runs";
+const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats. Missed \
+    periods are left out: an earlier version of whylate, which did not count them, pushed at least one of \
+    the runs";
 
 /// A board with all its series, and the requested series.
 pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {
@@ -94,5 +95,5 @@ fn table(runs: &[(&str, &FarmRun)]) -> Section {
     let section = Section::new("runs", counted(runs.len(), "run"));
     let section = section.with(Table::new(columns, runs.iter().take(ROWS_MAX).map(row).collect()));
     let cut = runs.len().saturating_sub(ROWS_MAX);
-    section.with_all((cut > 0).then(|| Block::note(format!("{cut} older runs are not listed."))))
+    section.with_all((cut > 0).then(|| Block::note(format!("Older runs that are not listed: {cut}."))))
 }

@@ -41,19 +41,22 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
     }
     let forest = Forest { rows: found.iter().filter_map(comparison_row).collect(), margin: groups.margin };
     let about = format!(
-        "p99.9 of the runs of `{}`, divided by p99.9 of the runs of `{}`. If any board has runs of both groups, boards are \
-         compared with themselves. Each board counts once, however many runs it has. Differences of up to {} do not matter.",
+        "Ratios divide p99.9 of the runs of `{}` by p99.9 of the runs of `{}`. If any board has runs of both \
+         groups, boards are compared with themselves. Each board counts once, however many runs it has. \
+         Differences of up to {} do not matter.",
         groups.second,
         groups.first,
         share(groups.margin)
     );
-    let heterogeneity = "Heterogeneity is the share of the differences between the boards' ratios that the spread of their \
-        runs does not explain. If it is large, the boards react differently, and the ratio describes no single board.";
+    let heterogeneity = "Heterogeneity is the share of the differences between the boards' ratios that the \
+        spread of their runs does not explain. If heterogeneity is large, the boards react differently, and \
+        the ratio describes no single board.";
     let section =
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
         Block::note(format!(
-            "p99.9 with {LEFT_OUT}: {}. An earlier version, which did not count missed periods, pushed some of these runs.",
+            "p99.9 with {LEFT_OUT}: {}. An earlier version, which does not count them, pushed some of the \
+             runs.",
             found.iter().filter(|it| it.leaves_missed_out).map(name).collect::<Vec<_>>().join(", ")
         ))
     });
@@ -172,7 +175,7 @@ fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
     let disagree = boards.iter().filter(|board| board.disagrees).count();
     let line = match disagree {
         0 if found.too_few_boards => format!(
-            "{} are too few to tell whether one board differs from the others: at least {} boards are \
+            "{} cannot show whether one board differs from the others: at least {} boards are \
              needed. Compare the ratios of the boards below.",
             counted(boards.len(), "board"),
             FarmComparison::BOARDS_MIN

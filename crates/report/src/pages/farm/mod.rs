@@ -89,7 +89,7 @@ fn sentence(alarm: &FarmAlarm) -> String {
         }
         ("limit", _) => format!("the newest run failed: {what}"),
         ("regression", Some((factor, _))) => {
-            format!("{what}: p99.9 of the newest 5 runs is {factor:.2} times p99.9 before the change")
+            format!("{what}: p99.9 of the newest 5 runs is {factor:.2} times p99.9 before a lasting change")
         }
         ("incomplete", _) => format!("the newest run differs from what was requested: {what}"),
         ("probe", _) => format!("{what} is not in the newest run"),

@@ -14,7 +14,7 @@ const EFFECT_ENDS: &str = r#"<div class="effect ends" aria-hidden="true"><span c
 </div>
 "#;
 const TIME_AXIS: &str = r#"<div class="row axis"><span class="cpu"></span><div class="ticks"><span>expected</span><span>ran, +{}</span></div></div>
-<p class="note hint" hidden>Ctrl and the wheel, a pinch, or + and - zoom; dragging or the arrow keys move; a double click or 0 shows all.</p>
+<p class="note hint" hidden>Zoom with Ctrl and the wheel, a pinch, or + and -. Move by dragging or with the arrow keys. A double click or 0 shows all.</p>
 </div>
 "#;
 const SEGMENT: &str = r#"<div class="part {}" data-from="{}" data-to="{}" style="left:{}%;width:{}%" title="{}"><span>{}</span></div>
