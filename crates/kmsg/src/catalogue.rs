@@ -77,7 +77,7 @@ kinds! {
         "the message names the thread that slept; the call trace after the message shows the driver";
         "update or unload the driver in the call trace, and report the bug with the trace";
     Serious "sleeping_in_atomic", NONE, "kernel/sched/core.c", ["BUG: sleeping function called from invalid context at {function}", "[ BUG: Invalid wait context ]", "BUG: Invalid wait context"];
-        "a function that may sleep was called with preemption or interrupts disabled. On PREEMPT_RT, spinlock_t sleeps, so a driver must not take one there";
+        "a function that may sleep was called with preemption or interrupts disabled. On PREEMPT_RT, taking a spinlock_t may sleep, too";
         "the message shows where the function was called; the call trace after the message shows the driver";
         "update the driver in the call trace, or report the bug with the trace: the driver's lock must become a raw_spinlock_t, or the code under the lock must be preemptible";
     Serious "need_resched", PREEMPT_OFF, "kernel/sched/debug.c", ["CPU {cpu}: need_resched set for > {ns} ns ({*} ticks) without schedule", "CPU {cpu} need_resched set for > {ns} ns", "CPU {cpu} need_resched_lazy set for > {ns} ns"];
@@ -86,7 +86,7 @@ kinds! {
         "the function in the call trace needs a preemption point: try PREEMPT_LAZY, PREEMPT or PREEMPT_RT, and report the function";
     Serious "soft_lockup", PREEMPT_OFF, "kernel/watchdog.c", ["BUG: soft lockup - CPU#{cpu} stuck for {s}s! [{task}:{pid}]", "BUG: soft lockup - CPU#{cpu} stuck for {s}s!", "BUG: soft lockup detected on CPU#{cpu}"];
         "the watchdog's thread, which has the highest priority, could not run on a CPU for about 20 s or longer (twice watchdog_thresh). Either the named thread did not leave the kernel, or the host did not run the virtual CPU";
-        "the message names the CPU that was stuck, and the thread that ran when the watchdog looked. That thread is often at fault, but in a virtual machine it often is not";
+        "the message names the CPU that was stuck, and the thread that ran when the watchdog looked. The named thread is often at fault, but less often in a virtual machine";
         "read the call trace after the message; in a virtual machine, look at the steal time of the host first";
     Serious "hard_lockup", IRQS_OFF, "kernel/watchdog.c", ["Watchdog detected hard LOCKUP on cpu {cpu}", "Watchdog detected LOCKUP on CPU{cpu}"];
         "interrupts were disabled on a CPU for about 10 s or longer (watchdog_thresh)";
@@ -129,7 +129,7 @@ kinds! {
         "the message names the thread that waited, which is not the one at fault";
         "the call trace of the thread shows what it waits for; `echo w > /proc/sysrq-trigger` lists all threads that sleep uninterruptibly";
     Serious "hangcheck", HARDWARE, "drivers/char/hangcheck-timer.c", ["Hangcheck: hangcheck value past margin"];
-        "the whole machine or the virtual machine stood still for longer than the margin";
+        "the whole machine or the virtual machine stood still for longer than the hangcheck timer allows";
         "the message names neither a CPU nor a task";
         "look for a suspended virtual machine, SMIs, or a stalled bus";
     Advice "hrtimer_interrupt", IRQ, "kernel/time/hrtimer.c", ["hrtimer: interrupt took {ns} ns"];
@@ -145,7 +145,7 @@ kinds! {
         "the function is the handler: perf_event_nmi_handler for profiling or the NMI watchdog, ghes_notify_nmi for hardware errors. The message does not name the CPU";
         "boot with `nmi_watchdog=0`, and do not profile while measuring; for ghes_notify_nmi, read the machine's hardware error log";
     Advice "nmi_unknown", NMI, "arch/x86/kernel/nmi.c", ["NMI received for unknown reason {*} on CPU {cpu}", "NMI: PCI system error (SERR) for reason", "NMI: IOCK error"];
-        "a non-maskable interrupt came that no handler claimed: often a hardware error, or the firmware";
+        "no handler claimed a non-maskable interrupt: its source is often a hardware error or the firmware";
         "the message names the CPU that got the interrupt";
         "look for hardware errors (memory, PCIe) in the firmware's error log";
     Info "nmi_watchdog", NMI, "kernel/watchdog.c", ["NMI watchdog: Enabled. Permanently consumes one hw-PMU counter"];
@@ -185,7 +185,7 @@ kinds! {
         "the handler is the mask of pending softirqs (08: NET_RX, 80: SCHED, 200: RCU); the message does not name the CPU";
         "a driver raises a softirq where softirqs are not disabled: update the kernel and the driver";
     Serious "unknown_parameters", NONE, "init/main.c", ["Unknown kernel command line parameters \"{function}\", will be passed to user space", "Unknown kernel command line parameters \"{function}\"", "Unknown kernel command line parameters"];
-        "the kernel does not know these words of its command line, so they have no effect";
+        "the kernel does not know the words in the message, so these words of its command line have no effect";
         "the message also lists words that are meant for user space (BOOT_IMAGE, splash)";
         "check the spelling, and whether this kernel was built with the CONFIG that the option needs";
     Serious "parameter_refused", NONE, "kernel/sched/isolation.c, init/main.c, kernel/time/tick-sched.c", ["Housekeeping: nohz unsupported", "Housekeeping: nohz_full= must match isolcpus=", "Housekeeping: nohz_full= or isolcpus= incorrect CPU range", "Housekeeping: must include one present CPU", "isolcpus: Skipped unknown flag {function}", "isolcpus: Invalid flag {function}", "Malformed early option '{function}'", "NO_HZ: Can't run full dynticks because", "NO_HZ: Clearing {cpu} from nohz_full range"];
@@ -193,7 +193,7 @@ kinds! {
         "the message names the option";
         "correct the option; some need a kernel built with CONFIG_NO_HZ_FULL or CONFIG_RCU_NOCB_CPU";
     Serious "irq_nobody_cared", IRQ, "kernel/irq/spurious.c", ["irq {count}: nobody cared", "Disabling IRQ #{count}"];
-        "an interrupt came 100,000 times and no handler claimed it. The kernel disabled the line, and the device is now polled or dead; until then the CPU did nothing else";
+        "an interrupt came 100,000 times and no handler claimed it. The kernel disabled the line, and the device is now polled or dead; until then the CPU handled nothing else";
         "the number is the interrupt line; the lines after the message list its handlers";
         "update the driver or the firmware; use `irqpoll` only to find the device";
     Advice "irq_no_handler", IRQ, "arch/x86/kernel/irq.c", ["No irq handler for vector", "spurious 8259A interrupt"];
@@ -205,7 +205,7 @@ kinds! {
         "the message names the CPU that the interrupt or thread was moved away from";
         "set the affinity again after a CPU went offline, and check the affinity with `whylate cpus`";
     Info "cpu_offline", NONE, "kernel/cpu.c", ["smpboot: CPU {cpu} is now offline", "psci: CPU{cpu} killed", "CPU{cpu}: shutdown"];
-        "a CPU was taken offline, which stops all CPUs for some time";
+        "a CPU was taken offline, which stopped all CPUs for some time";
         "the message names the CPU that went offline";
         "do not take CPUs offline or online while real-time tasks run";
     Serious "thermal_throttle", HARDWARE, "drivers/thermal/intel/therm_throt.c", ["CPU{cpu}: Core temperature above threshold, cpu clock throttled (total events = {count})", "CPU{cpu}: Core temperature is above threshold, cpu clock is throttled (total events = {count})", "CPU{cpu}: Package temperature above threshold, cpu clock throttled (total events = {count})", "CPU{cpu}: Package temperature is above threshold, cpu clock is throttled (total events = {count})", "temperature above threshold, cpu clock throttled"];
@@ -235,7 +235,7 @@ kinds! {
     Advice "pcie_errors", HARDWARE, "drivers/pci/pcie/aer.c", ["AER: Corrected error received", "AER: Corrected error message received", "AER: Multiple Corrected error", "PCIe Bus Error: severity=Corrected", "AER: Uncorrected (Non-Fatal) error", "PCIe Bus Error: severity=Uncorrected"];
         "a PCIe link has errors: transfers are repeated, the CPU stalls while it reads a device register, and each report is an interrupt";
         "the message names the device";
-        "reseat the card; try `pcie_aspm=off`; update the card's firmware";
+        "reseat the card, boot with `pcie_aspm=off`, or update the card's firmware";
     Advice "smi_chipset", SMI, "kernel/cobalt/arch/x86/smi.c", ["SMI-enabled chipset", "SMI-enabled {*} chipset found", "SMI workaround failed"];
         "the chipset can raise SMIs, which interrupt the machine and which the kernel does not see";
         "the message applies to the whole machine";
@@ -245,9 +245,9 @@ kinds! {
         "the message is about the embedded controller (fans, battery, keys)";
         "update the firmware; stop programs that often read the battery and the sensors";
     Info "acpi_error", NONE, "drivers/acpi/acpica", ["ACPI Error: Aborting method {function} due to previous error", "ACPI Error: Method parse/execution failed"];
-        "a method of the firmware failed, and the kernel may call it again and again";
+        "an ACPI method of the firmware failed, and the kernel may call this method again and again";
         "the message shows the path of the ACPI method";
-        "update the firmware; unload the driver that calls the method";
+        "update the firmware, or unload the driver that calls the ACPI method";
     Advice "tpm", HARDWARE, "drivers/char/tpm", ["TPM interrupt storm detected", "A TPM error ({*}) occurred", "tpm_try_transmit: "];
         "the TPM is slow or faulty, and its driver waits for it. On some machines the bus and the CPU stall during that wait (known on Apollo Lake)";
         "the message names the TPM device";
@@ -257,8 +257,8 @@ kinds! {
         "the message names the task that did the access. If that task is the thread of a virtual CPU, a program in the guest did the access. The message does not name the tasks that were delayed";
         "align the data in the program that did the access; `split_lock_detect=` and `kernel.split_lock_mitigate` choose what the kernel does about such an access";
     Advice "i915_atomic_update", IRQS_OFF, "drivers/gpu/drm/i915/display", ["Atomic update failure on pipe {*}) time {us} us", "Atomic update failure on pipe"];
-        "the graphics driver did not write its registers in time for the frame. It writes them with interrupts disabled; something delayed its CPU, perhaps the driver itself";
-        "the figure is the time that the update took; the driver that reports it may be the victim";
+        "the graphics driver did not write its registers in time for the frame. The driver writes them with interrupts disabled. Something delayed its CPU, perhaps the driver itself";
+        "the figure is the time that the update took. The driver that reports the failure may be the victim, not the culprit";
         "if the delay came during graphics work, keep the display server's threads away from the real-time CPUs";
     Advice "i915_underrun", NONE, "drivers/gpu/drm/i915", ["FIFO underrun"];
         "the display did not get its data in time, because the memory was busy";
@@ -266,14 +266,14 @@ kinds! {
         "look for loads that use the memory heavily, and check the memory's frequency settings";
     Serious "gpu_hang", NONE, "drivers/gpu/drm", ["GPU HANG: ecode", "*ERROR* ring {function} timeout", "amdgpu: ring {function} timeout", "GPU reset begin", "Resetting chip for ", "fifo: fault {*} engine"];
         "a graphics processor hung, and its driver resets it: a reset disables interrupts or waits in busy loops for milliseconds";
-        "the message names the engine; the lines after it show what ran there";
+        "the message names the engine; the lines after the message show what ran on this engine";
         "update the graphics driver and the firmware of the graphics processor";
     Serious "nvidia_xid", NONE, "NVIDIA driver", ["NVRM: Xid (PCI:{*}): {count}", "NVRM: GPU at {*} has fallen off the bus", "Idling display engine timed out"];
         "the NVIDIA driver reports an error of the graphics processor. The driver recovers with interrupts disabled, or waits in busy loops";
         "the number is NVIDIA's error code, the Xid";
         "look up the Xid in NVIDIA's list; update the driver";
     Info "drm_timeout", NONE, "drivers/gpu/drm/drm_atomic_helper.c", ["flip_done timed out", "vblank wait timed out on crtc", "commit wait timed out"];
-        "a display did not finish a frame for 10 s";
+        "a display did not finish a frame within 10 s";
         "the message names the part of the display pipeline";
         "update the graphics driver";
     Advice "hpd_storm", IRQ, "drivers/gpu/drm/i915/display/intel_hotplug_irq.c", ["HPD interrupt storm detected on connector {function}:"];
@@ -287,7 +287,7 @@ kinds! {
     Info "usb_reset", NONE, "drivers/usb/core/hub.c", ["usb {*}: reset {*} USB device number", "device descriptor read/64, error", "device not accepting address"];
         "a USB device was reset: its transfers wait for 100 ms or longer";
         "the message names the device";
-        "try another cable, port or power supply; `usbcore.autosuspend=-1`";
+        "try another cable, port or power supply; boot with `usbcore.autosuspend=-1`";
     Serious "netdev_watchdog", NONE, "net/sched/sch_generic.c", ["NETDEV WATCHDOG: {function}:", "NETDEV WATCHDOG: {function} (", "Detected Hardware Unit Hang", "transmit queue {*} timed out"];
         "a network device sent nothing for seconds, and its driver resets it: frames were late or lost. The reset writes many registers in busy loops";
         "the message names the network device";
@@ -305,7 +305,7 @@ kinds! {
         "the message names the slot of the card";
         "try another card; real-time tasks must not wait for the card";
     Advice "audit_flood", THREAD, "kernel/audit.c", ["audit: audit_backlog={count} > audit_backlog_limit", "audit: kauditd hold queue overflow", "audit: audit_lost={count}", "audit: rate limit exceeded", "audit: backlog limit exceeded"];
-        "audit produces records faster than its daemon takes them: system calls of any task wait for up to audit_backlog_wait_time (60 s)";
+        "audit produces records faster than its daemon reads them. System calls of any task then wait for up to audit_backlog_wait_time (60 s)";
         "the number says how many records wait or were lost";
         "switch audit off (`auditctl -e 0`), boot with `audit=0`, or remove the rules that produce the records";
     Advice "printk_flood", IRQS_OFF, "kernel/printk/printk.c, lib/ratelimit.c", ["** {count} printk messages dropped **", "{function} {count} callbacks suppressed", "output lines suppressed due to ratelimiting"];
@@ -317,7 +317,7 @@ kinds! {
         "the message names the serial port";
         "boot with `loglevel=3` or `quiet`, or without `console=ttyS…`";
     Serious "serial_overrun", NONE, "drivers/tty/serial", ["input overrun(s)", "too much work for irq{count}"];
-        "interrupts were disabled for longer than the serial port can buffer (bytes were lost), or the port's interrupt did not end";
+        "interrupts were disabled so long that the serial port's buffer overflowed and bytes were lost, or the port's interrupt did not end";
         "the message names the port or the interrupt line, not the code that disabled interrupts";
         "find the code that disabled interrupts with `whylate run --trace`; a lower trigger level of the receive FIFO helps against lost bytes";
     Serious "rtc_lost", TIMER_LATE, "drivers/char/rtc.c, arch/x86/kernel/hpet.c", ["rtc: lost some interrupts at", "hpet: Lost {count} RTC interrupts", "lost {count} rtc interrupts"];
@@ -337,9 +337,9 @@ kinds! {
         "the message names the device";
         "update the device's driver";
     Advice "swiotlb_full", NONE, "kernel/dma/swiotlb.c", ["swiotlb buffer is full"];
-        "the bounce buffer for device transfers (DMA) is full, and transfers now fail; copying into this buffer also takes CPU time";
+        "the bounce buffer for device transfers (DMA) is full, and transfers fail. Copying into this buffer also takes CPU time";
         "the message names the device";
-        "raise `swiotlb=`, or use a device or an IOMMU that reaches all memory";
+        "boot with a larger `swiotlb=`, or use a device or an IOMMU that reaches all memory";
     Advice "page_allocation_failure", Some(CauseKind::PageFault), "mm/page_alloc.c", ["{task} page allocation failure: order:{count}", "page allocation failure"];
         "no free memory of the requested order was available at once. Other tasks then wait for reclaim and compaction, which take milliseconds or longer";
         "the message names the thread that asked for memory, not the one that used it up";
@@ -362,7 +362,7 @@ kinds! {
         "measure on a kernel without these debug options";
     Serious "kernel_oops", NONE, "arch/x86/mm/fault.c, kernel/panic.c", ["BUG: unable to handle ", "Internal error: Oops", "general protection fault", "Kernel panic - not syncing", "kernel BUG at "];
         "the kernel crashed in a task or in an interrupt. The consequences can delay any task: locks that are never released, or a kernel thread that ended";
-        "the call trace after the message shows where";
+        "the call trace after the message shows where the kernel crashed";
         "do not measure on this kernel: reboot, update the kernel, and report the crash";
     Advice "kernel_warning", IRQS_OFF, "kernel/panic.c", ["WARNING: CPU: {cpu} PID: {pid} at {function}"];
         "the kernel detected a state that must not occur. Printing the call trace takes milliseconds, and much longer on a serial console, with interrupts disabled";
