@@ -198,7 +198,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "loads = [\"l3\"]",
             "loads = [\"l3\"]\ntreatments = [\"quiet\"]",
-            "plan.toml:22:15: cell[0].treatments[0]: unknown treatment `quiet`; there is none",
+            "plan.toml:22:15: cell[0].treatments[0]: unknown treatment `quiet`; none is defined",
         ),
     ] {
         assert!(PLAN.contains(from), "{from}");

@@ -154,5 +154,5 @@ impl TraceProfile {
 pub(super) fn word_or_section(generator: &mut SchemaGenerator) -> Schema {
     let word = generator.subschema_for::<TraceWhen>();
     let section = generator.subschema_for::<Option<TracePlan>>();
-    json_schema!({ "anyOf": [word, section], "description": "Which spikes are kept as traces: `on-spike` or `off`, or a section with more keys" })
+    json_schema!({ "anyOf": [word, section], "description": "Traces of spikes: `on-spike`, `off`, or a section" })
 }

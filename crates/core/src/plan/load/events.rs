@@ -154,7 +154,7 @@ impl Words for PageattrPlan {
             return Err(KeyError::new("size", "must be above 0; write for example `1MiB`"));
         }
         if self.device.is_some() && self.source == BufferSource::Secretmem {
-            return Err(KeyError::new("device", "is a graphics device and provides no secret memory; leave out `device` or `source`"));
+            return Err(KeyError::new("device", "is not for secret memory; leave out `device` or `source`"));
         }
         Ok(())
     }

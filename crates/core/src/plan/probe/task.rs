@@ -131,7 +131,7 @@ impl TaskPlan {
             (Some(begin), Some(end)) => {
                 let [begin, end] = [parsed("begin", begin)?, parsed("end", end)?];
                 if Mark::is_ambiguous(&begin, &end) {
-                    let message = "the text of one mark begins with the text of the other; choose different texts";
+                    let message = "the text of one mark begins with the text of the other; change one";
                     return Err(KeyError::new("end", message));
                 }
                 Ok(Some([begin, end]))
