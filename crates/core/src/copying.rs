@@ -6,13 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 words! {
-    /// How a mapping goes through the caches.
+    /// How accesses to a mapping use the caches.
     pub enum MemoryMode: "a memory type" {
         /// Write-back: loads and stores are cached.
         WriteBack = "wb" | "write-back",
         /// Write-through: loads are cached, stores go to memory.
         WriteThrough = "wt" | "write-through",
-        /// Write-combining: nothing is cached, stores are gathered into lines.
+        /// Write-combining: nothing is cached, and stores are gathered into lines.
         WriteCombining = "wc" | "write-combining",
         /// Weakly uncached: nothing is cached; the memory type ranges of the CPU may make it write-combining.
         UncachedMinus = "uc-",
@@ -84,7 +84,7 @@ words! {
 pub struct Frame {
     /// Pixels in a line.
     pub width: u32,
-    /// Lines.
+    /// Number of lines.
     pub height: u32,
     /// Layout of the pixels.
     pub format: PixelFormat,

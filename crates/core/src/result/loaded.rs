@@ -13,7 +13,7 @@ pub struct LoadedLatency {
     pub probe: String,
     /// Unit of the rates.
     pub unit: String,
-    /// Lowest rate first.
+    /// The points of the curve, lowest rate first.
     pub points: Vec<LoadedPoint>,
 }
 
