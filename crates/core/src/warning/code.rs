@@ -42,11 +42,11 @@ codes! {
     NoMemoryLock = "no-memory-lock";
     /// Deep idle states cannot be prevented through `/dev/cpu_dma_latency`: latencies include the time to leave them.
     NoCpuDmaLatency = "no-cpu-dma-latency";
-    /// tracefs is not writable and cannot be mounted: spikes can neither be marked in a trace nor stop one.
+    /// tracefs is not writable and cannot be mounted: whylate can neither mark spikes in a trace nor stop the trace.
     NoTracefs = "no-tracefs";
     /// A trace has more threads, texts, stacks or CPUs than fit in memory: the rest is only counted, not analysed.
     TraceBeyondMemory = "trace-beyond-memory";
-    /// Records of watched tasks were lost: some activations (one activation is one piece of work) are missing or incomplete.
+    /// Records of watched tasks were lost: some activations (pieces of work) are missing or incomplete.
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
     /// It is not certain where each piece of work (activation) of a watched task begins and ends: responses may be wrong.
     ActivationsUncertain = "activations-uncertain",
@@ -89,7 +89,7 @@ codes! {
     RtThrottling = "rt-throttling";
     /// Without real-time options on the kernel command line, ticks and RCU callbacks stay on target CPUs.
     BootOptions = "boot-options";
-    /// The lockup detectors run on a target CPU: their timer interrupts it every few seconds.
+    /// The lockup detectors run on a target CPU: their timer interrupts this CPU every few seconds.
     WatchdogOn = "watchdog-on";
     /// The kernel was booted with debug options, which make kernel code slower.
     DebugOptions = "debug-options";
@@ -101,7 +101,7 @@ codes! {
     KernelLockdown = "kernel-lockdown";
     /// The kernel command line has options that the kernel does not know: they have no effect.
     BootOptionUnknown = "boot-option-unknown";
-    /// An option of the kernel command line has no effect: the target CPUs are disturbed as if it were not set.
+    /// An option of the kernel command line has no effect: the target CPUs are disturbed as if the option were not set.
     BootOptionWithoutEffect = "boot-option-without-effect";
     /// Options of the kernel command line contradict each other: CPUs are less isolated than intended.
     BootOptionsContradict = "boot-options-contradict";
@@ -219,7 +219,7 @@ codes! {
     DamagedSegment = "damaged-segment";
     /// Dispatch latencies are only reported as a whole, without their parts.
     DispatchWholeOnly = "dispatch-whole-only";
-    /// A requested event is not recorded: traces do not show it.
+    /// A requested event is not recorded: traces lack this event.
     EventNotRecorded = "event-not-recorded";
     /// The kernel lacks some events of the trace profile: causes that need these events are not found.
     EventsMissing = "events-missing";
@@ -247,7 +247,7 @@ codes! {
     HistogramsFromTracefs = "histograms-from-tracefs";
     /// Some wake-ups are missing from the histograms.
     HistogramsLost = "histograms-lost";
-    /// Leaving an idle state took longer than the idle driver states: a limit on exit latency may not prevent this.
+    /// Leaving an idle state took longer than the idle driver states: a limit on exit latencies may not work.
     IdleExitsLong = "idle-exits-long";
     /// Idle states are already limited: the treatment changes nothing.
     IdleShallowAlready = "idle-shallow-already";
@@ -265,7 +265,7 @@ codes! {
     IrqManaged = "irq-managed";
     /// The journal, which lists changed settings, could not be read or written.
     Journal = "journal";
-    /// A line of the journal, which lists changed settings, is damaged: a change may be unknown.
+    /// A line of the journal, which lists changed settings, is damaged: some changes may be unknown.
     JournalDamaged = "journal-damaged";
     /// The record of the largest latencies could not be stored.
     LatencyRecordsNotKept = "latency-records-not-kept";
