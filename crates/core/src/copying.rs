@@ -56,15 +56,15 @@ words! {
         MovntdqaNt = "movntdqa-nt",
         /// Direct stores of 64 bytes.
         Movdir64b = "movdir64b",
-        /// The destination written back and dropped by clflush after the copy.
+        /// After the copy, clflush writes back and drops the destination's cache lines.
         Clflush = "clflush",
-        /// The destination written back and dropped by clflushopt after the copy.
+        /// After the copy, clflushopt writes back and drops the destination's cache lines.
         Clflushopt = "clflushopt",
-        /// The destination written back by clwb after the copy.
+        /// After the copy, clwb writes back the destination's cache lines.
         Clwb = "clwb",
-        /// The source dropped by clflush before the copy.
+        /// Before the copy, clflush drops the source's cache lines.
         ClflushFirst = "clflush-first",
-        /// The source dropped by clflushopt before the copy.
+        /// Before the copy, clflushopt drops the source's cache lines.
         ClflushoptFirst = "clflushopt-first",
         /// 128-bit NEON loads and stores.
         Neon = "neon",
@@ -72,14 +72,14 @@ words! {
         Stnp = "stnp",
         /// Non-temporal pairs loaded and stored.
         LdnpStnp = "ldnp-stnp",
-        /// The destination written back by dc cvac after the copy.
+        /// After the copy, dc cvac writes back the destination's cache lines.
         DcCvac = "dc-cvac",
-        /// The source dropped by dc civac before the copy.
+        /// Before the copy, dc civac drops the source's cache lines.
         DcCivac = "dc-civac",
     }
 }
 
-/// A frame of video: its size in memory, and how often it comes.
+/// A video frame: its size in memory, and the frame rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame {
     /// Pixels in a line.
@@ -99,7 +99,7 @@ words! {
     pub enum PixelFormat: "a pixel format" {
         /// 8-bit luma, colour at a quarter of the resolution: 12 bits per pixel.
         Nv12 = "nv12",
-        /// The same in three planes.
+        /// Like `nv12`, in three planes.
         I420 = "i420" | "yuv420",
         /// 10-bit luma in 16 bits, colour at a quarter of the resolution.
         P010 = "p010",

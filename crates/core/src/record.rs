@@ -145,15 +145,15 @@ pub struct SourceRecord {
     pub cpu: CpuId,
     /// The kind of source.
     pub kind: CauseKind,
-    /// Who it was: the name of a thread, an interrupt's line and devices, a softirq vector.
+    /// Who took the time: a thread's name, an interrupt's line and devices, or a softirq vector.
     pub actor: Option<String>,
-    /// The kernel function, where it is known.
+    /// The kernel function, if it is known.
     pub function: Option<String>,
-    /// Gaps in which it had the CPU.
+    /// Gaps in which the source had the CPU.
     pub gaps: u64,
-    /// The time that it had in them.
+    /// The time that the source had the CPU in all gaps.
     pub total_ns: u64,
-    /// The most that it had in one of them.
+    /// The longest time that the source had the CPU in one gap.
     pub max_ns: u64,
 }
 
@@ -180,7 +180,7 @@ pub struct OwnRecord {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecord {
-    /// The CPU under which the thread is listed: the one on which it was first seen.
+    /// The CPU under which the thread is listed: the CPU on which it was first seen.
     pub cpu: CpuId,
     /// The thread's series: its name, with a number if several threads have the same name.
     pub series: Option<String>,

@@ -53,7 +53,7 @@ const PROBE_START: Nanos = Nanos(250_000_000);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The plan's name: letters, digits, `-` and `_`.
     pub name: String,
     /// The question that the plan answers.
     pub question: Option<String>,

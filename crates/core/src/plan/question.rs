@@ -156,7 +156,7 @@ words! {
     }
 }
 
-/// A cell, by its name or by what is in it.
+/// A cell, by its name or by its loads and treatments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CellReference {

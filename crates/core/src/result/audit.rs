@@ -137,7 +137,7 @@ impl AuditKind {
     }
 }
 
-/// A finding of an audit: what one thread did, how often, and the worst of it.
+/// A finding of an audit: what one thread did, how often, and the longest case.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord {
@@ -214,7 +214,7 @@ impl AuditRecord {
 pub struct AuditFindings<'r> {
     /// Each with its thread.
     pub findings: Vec<(&'r str, &'r AuditRecord)>,
-    /// Ordinary threads that are left out, since others are real-time threads.
+    /// Ordinary threads that are left out, because other threads are real-time threads.
     pub left_out: usize,
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const BISECT_FORMAT: &str = "whylate.bisect/1";
 
 words! {
-    /// Which of two groups a run belongs to.
+    /// The group to which the run belongs.
     #[derive(Default)]
     pub enum BisectOutcome: "an outcome" {
         /// To the runs before the change.
@@ -34,7 +34,8 @@ pub struct BisectResult {
     pub sentence: String,
     /// The statistic that is compared; absent if the run could not be read.
     pub statistic: Option<SeriesStatistic>,
-    /// Values above this limit are like the values of bad runs; it is the geometric mean of both groups' medians.
+    /// Values above this limit are like the values of bad runs. The limit is the geometric mean of both groups'
+    /// medians.
     pub limit: f64,
     /// The highest probability of a wrong answer, for a kernel whose median is on one side of the limit.
     pub error: f64,

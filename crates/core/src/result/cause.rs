@@ -4,7 +4,7 @@ use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who took the time, with the evidence.
+/// A cause of late time, with the evidence.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
@@ -12,7 +12,7 @@ pub struct Cause {
     pub kind: CauseKind,
     /// Who caused the delay: a thread's name, an interrupt's line and devices, a softirq vector, or a lock's owner.
     pub actor: Option<String>,
-    /// Thread id of the actor, when it is a thread.
+    /// Thread id of the actor, if the actor is a thread.
     pub pid: Option<u32>,
     /// The kernel function that took the time, if it is known. For a task's own work: the function of its program
     /// that, with its callees, has most of the samples.
@@ -55,7 +55,7 @@ pub struct CausePart {
     pub ns: Option<u64>,
 }
 
-/// Samples of a task's own work, taken once it had run for longer than it usually does.
+/// Samples of a task's own work, taken once the task had run for longer than usual.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnSamples {

@@ -36,7 +36,7 @@ words! {
         Advice = "advice",
         /// Worth knowing, but not wrong in itself.
         Info = "info",
-        /// As it should be.
+        /// Nothing is wrong.
         Ok = "ok",
     }
 }
@@ -46,7 +46,7 @@ words! {
     pub enum Theme: "a theme" {
         /// Where the kernel runs: hypervisor, firmware, clock.
         Platform = "platform",
-        /// The kernel and how it was booted.
+        /// The kernel and its boot options.
         Kernel = "kernel",
         /// What this process may do.
         Rights = "rights",
@@ -94,7 +94,7 @@ pub struct Evidence {
 pub struct Finding {
     /// Stable name for scripts, in kebab case: `kernel-not-realtime`.
     pub id: String,
-    /// What it is about.
+    /// The theme of the finding.
     pub theme: Theme,
     /// How serious the finding is.
     pub severity: Severity,

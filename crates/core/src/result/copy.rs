@@ -35,10 +35,10 @@ pub struct CopyTable {
     pub frame: Option<Frame>,
     /// One row for each pair of memory types and method.
     pub rows: Vec<CopyRow>,
-    /// The memory that was used, and what timing shows about it.
+    /// The memory that was used, and the type that timing shows.
     #[serde(default)]
     pub memory: Vec<MemoryFacts>,
-    /// Every backend that provides memory of a chosen type, or why it cannot be used here.
+    /// Every backend for memory of a chosen type; unusable backends have a reason.
     #[serde(default)]
     pub backends: Vec<BackendFacts>,
     /// What was not measured, or differs from the request.
@@ -69,7 +69,7 @@ pub struct CopyRow {
     pub device: Option<String>,
     /// The rate for each block size, smallest first.
     pub blocks: Vec<CopyBlock>,
-    /// The highest rate, and the block sizes at which it is reached and left.
+    /// The highest rate, and the block sizes at which this rate begins and ends.
     pub plateau: Option<Plateau>,
     /// The cost of a frame, if a frame was given.
     pub frame: Option<FrameCost>,
@@ -80,7 +80,7 @@ pub struct CopyRow {
 pub struct CopyBlock {
     /// Size of the block.
     pub bytes: u64,
-    /// Bytes copied per second, the median of the trials. (What is moved is twice that: read and written.)
+    /// Bytes copied per second, the median of the trials. (Reads and writes together move twice as many bytes.)
     pub bytes_per_s: f64,
     /// A quarter of the trials is below this.
     pub low_bytes_per_s: f64,

@@ -63,9 +63,9 @@ pub struct CpuRow {
     /// Interrupts that the CPU handled in the interval, the most frequent first; softirqs are left out.
     #[serde(default)]
     pub interrupts: Vec<InterruptRecord>,
-    /// Whether the periodic tick was stopped at that moment; absent if the kernel does not show it.
+    /// Whether the periodic tick was stopped when the table was made; absent if the kernel does not show this.
     pub tick_stopped: Option<bool>,
-    /// Frequency at that moment, as the kernel states it.
+    /// Frequency when the table was made, as the kernel states it.
     pub frequency_hz: Option<u64>,
     /// Frequency governor.
     pub governor: Option<String>,
@@ -160,7 +160,7 @@ pub struct LineRow {
 pub struct IdleLimit {
     /// Its name.
     pub name: String,
-    /// Worst time to leave it.
+    /// Longest time to leave the state, as the kernel states it.
     pub exit_latency_ns: Option<u64>,
 }
 

@@ -20,7 +20,7 @@ pub struct ExplainResult {
     pub format: String,
     /// Records of all traces that were read, decoded or not.
     pub events: u64,
-    /// Whether there are late moments, there are none, or the traces are not enough.
+    /// Whether the traces show late moments, show none, or cannot tell.
     #[serde(default)]
     pub answer: ExplainAnswer,
     /// Why the traces are not enough and what to record, or what `none` is based on.
@@ -30,9 +30,9 @@ pub struct ExplainResult {
     pub traces: Vec<ExplainedTrace>,
     /// The spikes, largest latency first.
     pub spikes: Vec<ExplainedSpike>,
-    /// The run that was explained, if it was a run.
+    /// The run that was explained, if a run was given.
     pub run: Option<String>,
-    /// What that run was.
+    /// Facts about this run.
     pub of_run: Option<ExplainedRun>,
     /// Spikes that the run's own probes measured, largest first; times are CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -108,7 +108,7 @@ words! {
         Marker = "marker",
         /// The limit at which a tracer stopped the trace: the latency at that moment.
         Stop = "stop",
-        /// The tracer's own threshold: each of its samples is above it.
+        /// The tracer's own threshold, which each of its samples exceeds.
         Tracer = "tracer",
         /// The latency in the header of a latency tracer.
         Header = "header",
@@ -152,7 +152,7 @@ impl ExplainedRun {
 pub struct ExplainedTrace {
     /// The file; `-` is standard input.
     pub path: String,
-    /// The cell of the run that kept it.
+    /// The cell of the run in which the trace was kept.
     pub cell: Option<String>,
     /// `tracefs text`, `trace.dat v7`, …
     pub format: String,
@@ -168,7 +168,7 @@ pub struct ExplainedTrace {
     pub task_reason: String,
     /// The period that was used if no timer shows the expected moment.
     pub period_ns: Option<u64>,
-    /// Whether the period was inferred from the task's rhythm; otherwise it was given.
+    /// Whether the period was inferred from the task's rhythm; if not, it was given.
     #[serde(default)]
     pub period_inferred: bool,
     /// Latencies up to this one are not spikes.
@@ -268,7 +268,7 @@ pub enum ExpectedFrom {
     Timer,
     /// The latency that a tracer printed (timerlat, osnoise, hwlat).
     Tracer,
-    /// The latency that the task wrote into the trace when it stopped it (cyclictest's break marker).
+    /// The latency that the task wrote into the trace when the task stopped the trace (cyclictest's break marker).
     Marker,
     /// The latency that whylate's own probe measured.
     Probe,

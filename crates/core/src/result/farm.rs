@@ -115,7 +115,7 @@ pub struct FarmComparison {
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
-    /// Whether there are too few machines to find one that differs: then no machine has `disagrees`, which proves
+    /// Whether there are too few machines to find one that differs; if so, no machine has `disagrees`, which proves
     /// nothing.
     pub too_few_boards: bool,
     /// Whether the figures leave missed periods out, because an earlier version pushed some of the runs.

@@ -75,7 +75,7 @@ words! {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRegistration {
-    /// What it is for.
+    /// What the search is for.
     #[serde(default)]
     pub mode: FixMode,
     /// The statistic to lower.

@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 64;
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerRow {
-    /// The probe, joined to its series with a `/` if it has several.
+    /// The probe; if it has several series, `PROBE/SERIES`.
     pub probe: String,
     /// The kind of the cause; absent for the row of all other causes.
     pub kind: Option<CauseKind>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct LoadedLatency {
     /// The load of the first cell of the curve.
     pub load: String,
-    /// The probe, joined to its series with a `/` if it has several.
+    /// The probe; if it has several series, `PROBE/SERIES`.
     pub probe: String,
     /// Unit of the rates.
     pub unit: String,

@@ -204,7 +204,7 @@ pub struct Exposure {
     /// Events: latencies above the limit that are less than 1 s apart count as one. If some records of latencies were
     /// lost, each latency is an event.
     pub events: u64,
-    /// Upper limit of the rate of such events under these conditions, at 95 % confidence (exact Poisson bound).
+    /// Upper limit for the rate of these events under the run's conditions, at 95 % confidence (exact Poisson bound).
     pub events_per_hour_max: f64,
 }
 
@@ -368,14 +368,14 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// `within_blocks` if `ratio` is more than 10 % from `cell_value / baseline_value`.
     pub ratio_of: Option<String>,
-    /// Lower end of its 95 % interval; absent if the repeats do not bound it.
+    /// Lower end of the ratio's 95 % interval; absent if the repeats give no bound.
     pub ratio_low: Option<f64>,
-    /// Upper end of its 95 % interval.
+    /// Upper end of the ratio's 95 % interval; absent if the repeats give no bound.
     pub ratio_high: Option<f64>,
     /// The result of the comparison.
     pub outcome: Outcome,
-    /// Two-sided p-value of no difference, corrected for the number of comparisons: for primary ones by Holm, for
-    /// exploratory ones by Benjamini and Hochberg.
+    /// Two-sided p-value of no difference, corrected for the number of comparisons: primary comparisons by Holm,
+    /// exploratory comparisons by Benjamini and Hochberg.
     pub p_value: f64,
     /// Repeats of the smaller side.
     pub repeats: u32,

@@ -38,7 +38,7 @@ pub struct RunSeries {
     pub points: Vec<RunPoint>,
     /// The changes, oldest first.
     pub changes: Vec<RunChange>,
-    /// The median of each part between changes, one more than there are changes.
+    /// Median of each part between changes; there is one more part than changes.
     #[serde(default)]
     pub levels: Vec<f64>,
 }

@@ -30,8 +30,8 @@ pub struct TracingFacility {
     pub source: Option<String>,
     /// Why the facility does not work.
     pub reason: Option<String>,
-    /// What is not measured without it.
+    /// What is not measured without the facility.
     pub effect: Option<String>,
-    /// What to do about it; absent if nothing can be done on this machine.
+    /// How to make the facility work; absent if this is not possible on this machine.
     pub fix: Option<String>,
 }

@@ -22,8 +22,8 @@ ordinary priority, on each CPU of --victims."))]
 pub struct TlbPlan {
     /// CPUs on which mappings are changed, one thread on each.
     pub cpus: CpuSelector,
-    /// CPUs to disturb: the load runs a second set of threads there, because a flush reaches only CPUs that run the
-    /// same process.
+    /// CPUs to disturb: the load also runs threads on these CPUs, because a flush reaches only CPUs that run the same
+    /// process.
     pub victims: CpuSelector,
     /// Flushes per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
@@ -43,7 +43,7 @@ for barriers (global), so the load also runs a busy thread, of ordinary priority
 pub struct IpiPlan {
     /// CPUs that issue the barriers, one thread on each.
     pub cpus: CpuSelector,
-    /// CPUs to disturb: the load also runs threads there, which the barriers interrupt.
+    /// CPUs to disturb: the load also runs threads on these CPUs, which the barriers interrupt.
     pub victims: CpuSelector,
     /// Threads that a barrier reaches.
     pub reach: BarrierReach,

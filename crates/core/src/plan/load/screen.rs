@@ -117,7 +117,7 @@ words! {
         /// Mapped into the process.
         #[default]
         Mapping = "mapping" | "mmap",
-        /// By write(2), as `dd of=/dev/fb0` does.
+        /// With write(2), as `dd of=/dev/fb0` does.
         Write = "write",
     }
 }
