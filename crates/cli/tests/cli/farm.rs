@@ -82,7 +82,7 @@ fn a_run_comes_back_as_it_was_and_damage_is_named() {
     // Other content under the same name replaces nothing without a request.
     fs::write(run.join("labels.json"), r#"{"tags":["other"]}"#).unwrap();
     let other = whylate(&["push", text(&run), text(&lake)]);
-    assert!(other.code == Some(1) && other.stderr.contains("older copy"), "{other:?}");
+    assert!(other.code == Some(1) && other.stderr.contains("other content"), "{other:?}");
     assert!(files(&lake) == there);
     assert_eq!(whylate(&["push", text(&run), text(&lake), "--replace"]).code, Some(0));
     let newer = folder.path().join("newer");

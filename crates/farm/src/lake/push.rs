@@ -210,7 +210,7 @@ impl Lake {
         match found.content == claim.content {
             true => Ok(found.whylate_version == claim.whylate_version),
             false => {
-                let why = "the lake has an older copy of this run, which was continued, tagged or measured again; \
+                let why = "the lake has other content for this run, which was continued, tagged or measured again; \
                            replace that copy with `--replace`";
                 Err(FarmError::refused(run, why))
             }
