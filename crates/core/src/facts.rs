@@ -235,8 +235,7 @@ pub struct EnvironmentFacts {
     pub hypervisor: Option<String>,
     /// `docker`, `podman`, `lxc`, `kubernetes`, …; absent outside containers.
     pub container: Option<String>,
-    /// Version of the cgroups: 1, 2, or absent without cgroups; for hybrid mounts, the version of the cpuset
-    /// controller.
+    /// Version of the cgroups, absent without cgroups; for hybrid mounts, that of the cpuset controller.
     pub cgroup_version: Option<u32>,
 }
 
@@ -278,8 +277,7 @@ pub struct GpuInterrupt {
     pub cpus: CpuSet,
 }
 
-/// What a graphics device did at one moment. Figures that the driver does not report, or that would wake the device,
-/// are absent.
+/// What a graphics device did at one moment. Figures that are not reported, or would wake the device, are absent.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

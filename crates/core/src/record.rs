@@ -66,8 +66,7 @@ pub struct SpikeRecord {
 pub struct HwlatRecord {
     /// The CPU on which the tracer looked.
     pub cpu: CpuId,
-    /// When the tracer wrote the sample's line, at the end of its window. A spike with this CPU and moment is this
-    /// sample.
+    /// End of the window, when the tracer wrote the line. A spike with this CPU and moment is this sample.
     pub at_ns: u64,
     /// As the tracer recorded it.
     #[serde(flatten)]
@@ -120,8 +119,7 @@ pub struct InterruptRecord {
 pub struct IpiRecord {
     /// The CPU that was interrupted.
     pub cpu: CpuId,
-    /// The function that the interrupted CPU ran: `do_flush_tlb_all`; `reschedule`, `irq_work`, … if the interrupt
-    /// has no function.
+    /// The function that this CPU ran: `do_flush_tlb_all`; for interrupts without one `reschedule`, `irq_work`, …
     pub function: String,
     /// The kernel function that sent the interrupt; absent if the kernel does not report it.
     pub caller: Option<String>,

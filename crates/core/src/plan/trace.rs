@@ -94,8 +94,7 @@ words! {
         /// Events of the scheduler, interrupts, timers and interprocessor interrupts, which show most causes.
         #[default]
         Light = "light",
-        /// The events of `light` and every kernel function (function tracer), which names the function that held the
-        /// CPU.
+        /// The events of `light` and every kernel function (function tracer), to name the one that held the CPU.
         Functions = "functions",
         /// The events of `light` and every kernel function with its duration (function-graph tracer).
         Graph = "graph",

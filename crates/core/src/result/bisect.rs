@@ -34,8 +34,7 @@ pub struct BisectResult {
     pub sentence: String,
     /// The statistic that is compared; absent if the run could not be read.
     pub statistic: Option<SeriesStatistic>,
-    /// Values above this limit are like the values of bad runs. The limit is the geometric mean of both groups'
-    /// medians.
+    /// Values above this limit are like those of bad runs: the geometric mean of the medians of both groups.
     pub limit: f64,
     /// The highest probability of a wrong answer, for a kernel whose median is on one side of the limit.
     pub error: f64,

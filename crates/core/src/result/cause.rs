@@ -68,8 +68,7 @@ pub struct OwnSamples {
     pub ordinary: Option<u64>,
     /// The functions of the program on the stacks, those in the most samples first.
     pub functions: Vec<SampledFunction>,
-    /// The calls as a tree: each call is followed by the calls that it made, one level deeper. Calls in few samples
-    /// are left out.
+    /// The calls as a tree: after each call come its own calls, one level deeper. Calls in few samples are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<SampledCall>,
 }
@@ -111,8 +110,7 @@ pub struct SampledFunction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
-    /// A system call in which the task ran for at least 10 us at a time; without `call`, all other system calls
-    /// together.
+    /// A system call in which the task ran for at least 10 us at a time; without `call`, the rest together.
     SystemCall,
     /// Page faults of its program.
     PageFaults,

@@ -98,8 +98,7 @@ pub struct FactDifference {
 pub struct RunContrast {
     /// The cell that was measured on both sides.
     pub of_cell: String,
-    /// The comparison; `baseline` and `cell` are the names of the sides, `repeats` is the number of runs of the
-    /// smaller side.
+    /// The comparison; `baseline` and `cell` are the names of the sides, `repeats` the runs of the smaller side.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// The compared values, one for each run: first those of the baseline, then those of the other side.

@@ -109,14 +109,12 @@ pub struct FarmComparison {
     pub p_value: f64,
     /// The part of the spread between machines that the spread of their runs does not explain, from 0 to 1.
     pub heterogeneity: f64,
-    /// The factor by which a typical machine's ratio differs from the ratio of all machines, without the spread of
-    /// runs.
+    /// Factor by which a typical machine's ratio differs from the ratio of all, without the spread of runs.
     pub spread: f64,
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
-    /// Whether there are too few machines to find one that differs; if so, no machine has `disagrees`, which proves
-    /// nothing.
+    /// Whether there are too few machines to find one that differs; `disagrees` is then false for all of them.
     pub too_few_boards: bool,
     /// Whether the figures leave missed periods out, because an earlier version pushed some of the runs.
     pub leaves_missed_out: bool,

@@ -24,8 +24,7 @@ pub struct FixArm {
     pub reason: String,
     /// The causes (`irq`) and findings (`deep-idle-states`) that the treatment answers.
     pub answers: Vec<String>,
-    /// Names of the ledger's rows that the treatment may remove. If there are any, their late time also judges the
-    /// treatment.
+    /// Names of the ledger's rows that the treatment may remove; their late time also judges the treatment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removes: Vec<String>,
     /// The systemd service of the process that the treatment changes, if there is one.

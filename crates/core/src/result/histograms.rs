@@ -22,9 +22,8 @@ words! {
         SwitchOff = "switchoff",
         /// All stages together, the preemption latency: from the programmed expiry until the task runs.
         TimerWakeupSwitch = "timerwakeupswitch",
-        /// Like `wakeup`, for wake-ups that waited for a task of equal or higher priority. The kernel is not
-        /// responsible for this latency, so of the other histograms only `missed_timer_offsets` and `switchoff` count
-        /// these wake-ups.
+        /// Like `wakeup`, for wake-ups that waited for a task of equal or higher priority. As this is not the
+        /// kernel's fault, of the other histograms only `missed_timer_offsets` and `switchoff` count these wake-ups.
         SharedPriority = "sharedprio",
     }
 }
@@ -57,8 +56,7 @@ pub struct LatencyRecord {
     pub previous_command: String,
     /// When the latency ended, on CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The system call in which the late task waited; absent for kernel threads, and if the kernel does not report
-    /// the call.
+    /// The system call of the late task; absent for kernel threads, and if the kernel does not report the call.
     pub syscall: Option<String>,
 }
 

@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Cells that differ only in the rate of one load, and the same cell without this load: one curve for each series of
-/// the probes.
+/// Cells that differ only in the rate of one load, and the cell without this load: one curve for each series.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LoadedLatency {
     /// The load of the first cell of the curve.

@@ -39,8 +39,7 @@ pub struct Spike {
     pub hwlat: Option<HwlatSample>,
 }
 
-/// One wake-up of the chain that led to a task's wake-up. In the list, the waker of each entry is the thread that the
-/// next entry wakes.
+/// One wake-up of the chain that led to a task's wake-up. The next entry in the list woke the waker of this entry.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLink {
@@ -54,8 +53,7 @@ pub struct WakeLink {
     pub cpu: CpuId,
     /// How long before this wake-up the waker itself was woken; absent if that is too long ago to be known.
     pub took_ns: Option<u64>,
-    /// How much of `took_ns` the waker ran; absent if it ran on after this wake-up, because its time was not recorded
-    /// yet.
+    /// How much of `took_ns` the waker ran; absent if it still ran after this wake-up, and was not yet recorded.
     pub ran_ns: Option<u64>,
     /// The thread that had the waker's CPU for most of the rest.
     pub behind: Option<String>,

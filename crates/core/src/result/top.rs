@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 /// `format` of [`TopResult`].
 pub const TOP_FORMAT: &str = "whylate.top/1";
 
-/// What the CPUs of a machine did in one interval. Counts are for this interval; divided by `interval_ns` they are
-/// rates.
+/// What the CPUs of a machine did in one interval. Counts divided by `interval_ns` are rates.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopResult {

@@ -42,8 +42,7 @@ pub struct TriggerMoment {
     pub others: Vec<String>,
     /// Number of triggers that share the explanation, this one included.
     pub count: u64,
-    /// Each thread's longest activation before the trigger; the thread with the highest ratio to its median comes
-    /// first.
+    /// Each thread's longest activation before the trigger, the highest ratio to the thread's median first.
     pub threads: Vec<TriggerThread>,
 }
 
