@@ -107,7 +107,7 @@ impl AuditKind {
                 "The kernel may reclaim pages, and the next access faults. Call mlockall(MCL_CURRENT | MCL_FUTURE)."
             }
             Self::NotRealTime => {
-                "Every real-time thread preempts it, and ordinary threads share the CPU with it. Use SCHED_FIFO: `chrt -f -p 50 TID`."
+                "Every real-time thread preempts this thread, and ordinary threads share its CPU. Use SCHED_FIFO: `chrt -f -p 50 TID`."
             }
         }
     }
