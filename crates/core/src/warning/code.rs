@@ -225,7 +225,7 @@ codes! {
     EventsMissing = "events-missing";
     /// The expected wake-up time is computed from the latency that the task wrote into the trace.
     ExpectedFromMarker = "expected-from-marker";
-    /// The expected wake-up time is estimated from the task's last sleep and its period.
+    /// The expected wake-up time is estimated from the task's last sleep and its period: latencies are estimates.
     ExpectedFromPeriod = "expected-from-period";
     /// Latency is counted from the wake-up: a delay before the wake-up is not seen.
     ExpectedFromWakeup = "expected-from-wakeup";
@@ -239,9 +239,9 @@ codes! {
     FlushesUnseen = "flushes-unseen";
     /// Other CPUs share their clock with the target CPUs and change frequency when the target CPUs do.
     FrequencyShared = "frequency-shared";
-    /// The clock of a graphics device was not changed.
+    /// The clock of a graphics device was not changed and may still follow the load.
     GpuClockUnchanged = "gpu-clock-unchanged";
-    /// A requested histogram is not available on this kernel.
+    /// A requested histogram is not available on this kernel and is left out.
     HistogramMissing = "histogram-missing";
     /// Histograms come from the tracefs buffer, which costs more than BPF programs.
     HistogramsFromTracefs = "histograms-from-tracefs";
@@ -255,9 +255,9 @@ codes! {
     IncompleteInterval = "incomplete-interval";
     /// The container hides the interrupt lines.
     InterruptLinesHidden = "interrupt-lines-hidden", "run whylate outside the container";
-    /// Interrupts that cannot be moved remain on shielded CPUs.
+    /// Interrupts that cannot be moved remain on shielded CPUs and may delay their tasks.
     InterruptsStay = "interrupts-stay";
-    /// Some interrupts from other CPUs (IPIs) were not counted because a table was full.
+    /// Some interrupts from other CPUs (IPIs) were not counted because a table was full: the counts are too low.
     IpiRecordsLost = "ipi-records-lost";
     /// Interrupts from other CPUs (IPIs) are not counted: the result does not show their senders.
     IpisNotCounted = "ipis-not-counted";
@@ -269,7 +269,7 @@ codes! {
     JournalDamaged = "journal-damaged";
     /// The record of the largest latencies could not be stored.
     LatencyRecordsNotKept = "latency-records-not-kept";
-    /// The periodic tick still runs on shielded CPUs.
+    /// The periodic tick still runs on shielded CPUs: each tick is a short interruption.
     LocalTimerStays = "local-timer-stays";
     /// Events of the trace were lost: causes may be missing or wrong.
     LostEvents = "lost-events", "record with a larger buffer, or fewer events";
@@ -279,7 +279,7 @@ codes! {
     MachineChanged = "machine-changed";
     /// The main thread of the probe may run on a measured CPU and disturb the measurement.
     MainThreadNotMoved = "main-thread-not-moved";
-    /// A round-trip method is not available on this machine.
+    /// A round-trip method is not available on this machine and is left out.
     MethodUnavailable = "method-unavailable";
     /// Causes of spikes could not be recorded.
     NoCauses = "no-causes";
@@ -311,7 +311,7 @@ codes! {
     NoSmiCounter = "no-smi-counter";
     /// The round-trip method `spin` needs two CPUs and is left out.
     NoSpinOnOneCpu = "no-spin-on-one-cpu";
-    /// The trace contains no context switches.
+    /// The trace contains no context switches, so it cannot show which thread had the CPU.
     NoSwitches = "no-switches", "record sched:sched_switch and sched:sched_waking too";
     /// No task was found whose spikes could be explained.
     NoTask = "no-task", "name the task with --task, and record sched:sched_switch";
@@ -329,7 +329,7 @@ codes! {
     RateNeverMatched = "rate-never-matched";
     /// The pattern for the load's rate matched text that is not a number.
     RateNotANumber = "rate-not-a-number";
-    /// RCU callbacks still run on shielded CPUs.
+    /// RCU callbacks still run on shielded CPUs and may delay their tasks.
     RcuCallbacksStay = "rcu-callbacks-stay";
     /// The load's interrupts only reach CPUs on which threads of the load run.
     ReachesOwnProcessOnly = "reaches-own-process-only", "measure with timer or dispatch, or with `stall --policy other`";
@@ -349,27 +349,27 @@ codes! {
     OtherWhylate = "other-whylate";
     /// The stall probe runs as an ordinary task: the run time of other tasks shows as gaps.
     StallWithoutPriority = "stall-without-priority";
-    /// The end of context switches cannot be recorded.
+    /// The end of context switches cannot be recorded: latencies do not include the switch itself.
     SwitchEndUnknown = "switch-end-unknown", "use a kernel that allows kprobes (CONFIG_KPROBES, no lockdown), or Linux 6.14 or newer";
     /// A thread is bound to its CPU and cannot be moved.
     TaskBound = "task-bound";
     /// Some threads had to be moved off their CPUs.
     ThreadsEvicted = "threads-evicted";
-    /// Threads of other users or containers are not visible.
+    /// Threads of other users or containers are not visible: the list of threads is incomplete.
     ThreadsHidden = "threads-hidden";
-    /// Armed timers are not visible.
+    /// Armed timers are not visible: timers on target CPUs may go unnoticed.
     TimersHidden = "timers-hidden", "run whylate as root";
     /// The metadata of a trace could not be written.
     TraceWithoutNote = "trace-without-note";
     /// The kernel's events are recorded while the probes measure, which adds latency.
     Traced = "traced", "compare with runs that are traced as well";
-    /// Some lines of the tracer's output were lost.
+    /// Some lines of the tracer's output were lost: samples are missing.
     TracerLinesLost = "tracer-lines-lost";
     /// The priority of the tracer's threads could not be set.
     TracerPriority = "tracer-priority";
     /// Tracing was stopped at the first latency above --break (--tracemark) and remains stopped.
     TracingStopped = "tracing-stopped", "save /sys/kernel/tracing/trace, then `echo 1 > /sys/kernel/tracing/tracing_on`";
-    /// A part of a treatment could not be applied.
+    /// A part of a treatment could not be applied: the figures show a weaker treatment.
     TreatmentIncomplete = "treatment-incomplete";
     /// A setting was not restored.
     TreatmentNotRestored = "treatment-not-restored", "whylate treat restore";
