@@ -6,13 +6,13 @@ use std::fmt;
 use std::str::FromStr;
 
 words! {
-    /// How a mapping goes through the caches.
+    /// How accesses to a mapping use the caches.
     pub enum MemoryMode: "a memory type" {
         /// Write-back: loads and stores are cached.
         WriteBack = "wb" | "write-back",
         /// Write-through: loads are cached, stores go to memory.
         WriteThrough = "wt" | "write-through",
-        /// Write-combining: nothing is cached, stores are gathered into lines.
+        /// Write-combining: nothing is cached, and stores are gathered into lines.
         WriteCombining = "wc" | "write-combining",
         /// Weakly uncached: nothing is cached; the memory type ranges of the CPU may make it write-combining.
         UncachedMinus = "uc-",
@@ -56,15 +56,15 @@ words! {
         MovntdqaNt = "movntdqa-nt",
         /// Direct stores of 64 bytes.
         Movdir64b = "movdir64b",
-        /// The destination written back and dropped by clflush after the copy.
+        /// After the copy, clflush writes back and drops the destination's cache lines.
         Clflush = "clflush",
-        /// The destination written back and dropped by clflushopt after the copy.
+        /// After the copy, clflushopt writes back and drops the destination's cache lines.
         Clflushopt = "clflushopt",
-        /// The destination written back by clwb after the copy.
+        /// After the copy, clwb writes back the destination's cache lines.
         Clwb = "clwb",
-        /// The source dropped by clflush before the copy.
+        /// Before the copy, clflush drops the source's cache lines.
         ClflushFirst = "clflush-first",
-        /// The source dropped by clflushopt before the copy.
+        /// Before the copy, clflushopt drops the source's cache lines.
         ClflushoptFirst = "clflushopt-first",
         /// 128-bit NEON loads and stores.
         Neon = "neon",
@@ -72,19 +72,19 @@ words! {
         Stnp = "stnp",
         /// Non-temporal pairs loaded and stored.
         LdnpStnp = "ldnp-stnp",
-        /// The destination written back by dc cvac after the copy.
+        /// After the copy, dc cvac writes back the destination's cache lines.
         DcCvac = "dc-cvac",
-        /// The source dropped by dc civac before the copy.
+        /// Before the copy, dc civac drops the source's cache lines.
         DcCivac = "dc-civac",
     }
 }
 
-/// A frame of video: its size in memory, and how often it comes.
+/// A video frame: its size in memory, and the frame rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Frame {
     /// Pixels in a line.
     pub width: u32,
-    /// Lines.
+    /// Number of lines.
     pub height: u32,
     /// Layout of the pixels.
     pub format: PixelFormat,
@@ -99,7 +99,7 @@ words! {
     pub enum PixelFormat: "a pixel format" {
         /// 8-bit luma, colour at a quarter of the resolution: 12 bits per pixel.
         Nv12 = "nv12",
-        /// The same in three planes.
+        /// Like `nv12`, in three planes.
         I420 = "i420" | "yuv420",
         /// 10-bit luma in 16 bits, colour at a quarter of the resolution.
         P010 = "p010",

@@ -31,7 +31,7 @@ pub struct Facts {
     pub memory: MemoryFacts,
     /// What this process may do.
     pub privileges: PrivilegeFacts,
-    /// Virtual machine or container, when it is one.
+    /// Virtual machine or container, if there is one.
     pub environment: EnvironmentFacts,
     /// Graphics devices.
     pub gpus: Vec<GpuFacts>,
@@ -53,11 +53,11 @@ pub struct KernelFacts {
     /// `PREEMPT_RT`, `PREEMPT_DYNAMIC`, `PREEMPT`, `PREEMPT_LAZY` or `none`, with the active mode in brackets if it
     /// can be read: `PREEMPT_DYNAMIC (voluntary)`.
     pub preemption: String,
-    /// Whether it is a PREEMPT_RT kernel.
+    /// Whether this is a PREEMPT_RT kernel.
     pub realtime: bool,
     /// `/proc/sys/kernel/random/boot_id`.
     pub boot_id: Option<String>,
-    /// Why the kernel is tainted (`/proc/sys/kernel/tainted`); 0 if it is not.
+    /// Why the kernel is tainted, as bits (`/proc/sys/kernel/tainted`); 0 if it is not tainted.
     pub tainted: Option<u64>,
     /// Each `/sys/devices/system/cpu/vulnerabilities/NAME` as `[NAME, state]`.
     pub mitigations: Vec<(String, String)>,
@@ -81,9 +81,9 @@ pub struct ProcessorFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuFacts {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: CpuId,
-    /// Whether it is switched on.
+    /// Whether the CPU is online.
     pub online: bool,
     /// Package (socket).
     pub package: Option<u32>,
@@ -91,20 +91,20 @@ pub struct CpuFacts {
     pub core: Option<u32>,
     /// NUMA node.
     pub node: Option<u32>,
-    /// Logical CPUs of the same core, itself included.
+    /// Logical CPUs of the same core, this CPU included.
     #[serde(skip_serializing_if = "CpuSet::is_empty")]
     pub siblings: CpuSet,
     /// `performance` or `efficiency` on hybrid processors.
     pub kind: Option<String>,
-    /// Relative capacity (`cpu_capacity`, 0..=1024) where the kernel gives one.
+    /// Relative capacity (`cpu_capacity`, 0 to 1024), if the kernel reports it.
     pub capacity: Option<u32>,
     /// Data and unified caches, nearest first.
     pub caches: Vec<CacheFacts>,
     /// Frequency governor.
     pub governor: Option<String>,
-    /// Lowest frequency it may use.
+    /// Lowest frequency that the CPU may use.
     pub frequency_min_hz: Option<u64>,
-    /// Highest frequency it may use.
+    /// Highest frequency that the CPU may use.
     pub frequency_max_hz: Option<u64>,
     /// Idle states that are not disabled, shallowest first.
     pub idle_states: Vec<IdleStateFacts>,
@@ -119,11 +119,11 @@ pub struct CacheFacts {
     pub level: u32,
     /// `Data` or `Unified`.
     pub kind: String,
-    /// Size.
+    /// Size of the cache.
     pub size_bytes: u64,
-    /// Length of a line.
+    /// Length of a cache line.
     pub line_bytes: Option<u64>,
-    /// CPUs that share it.
+    /// CPUs that share the cache.
     pub shared_by: CpuSet,
 }
 
@@ -134,7 +134,7 @@ pub struct CacheFacts {
 pub struct IdleStateFacts {
     /// `POLL`, `C1`, …
     pub name: String,
-    /// Worst time to leave it.
+    /// Longest time to leave the state, as the kernel states it.
     pub exit_latency_ns: Option<u64>,
 }
 
@@ -150,7 +150,7 @@ pub struct CpuSetFacts {
     pub isolated: CpuSet,
     /// `/sys/devices/system/cpu/nohz_full`.
     pub nohz_full: CpuSet,
-    /// What this process may use.
+    /// CPUs that this process may use.
     pub allowed: CpuSet,
 }
 
@@ -173,7 +173,7 @@ pub struct ClockFacts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SettingsFacts {
-    /// `kernel.sched_rt_runtime_us`: what real-time tasks may use of each period; -1 is no limit.
+    /// `kernel.sched_rt_runtime_us`: time that real-time tasks may use in each period; -1 is no limit.
     pub rt_runtime_us: Option<i64>,
     /// `kernel.sched_rt_period_us`.
     pub rt_period_us: Option<i64>,
@@ -211,15 +211,15 @@ pub struct MemoryFacts {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PrivilegeFacts {
-    /// Effective user id is 0.
+    /// Whether the effective user id is 0.
     pub root: bool,
-    /// Highest real-time priority it may set: by CAP_SYS_NICE or RLIMIT_RTPRIO; 0 is none.
+    /// Highest real-time priority that the process may set (CAP_SYS_NICE or RLIMIT_RTPRIO); 0 is none.
     pub realtime_priority_max: u32,
-    /// Bytes it may lock; absent is no limit (CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK).
+    /// Memory that the process may lock; absent without a limit (CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK).
     pub lockable_bytes: Option<u64>,
-    /// `/dev/cpu_dma_latency` can be written.
+    /// Whether `/dev/cpu_dma_latency` can be written.
     pub cpu_dma_latency: bool,
-    /// tracefs can be written: at its mount point, or after whylate has mounted it for a run.
+    /// Whether tracefs can be written: at its mount point, or after whylate has mounted it for a run.
     pub tracefs: bool,
     /// Real-time budget of this process's cgroup (`cpu.rt_runtime_us`) if the kernel was built with RT_GROUP_SCHED and
     /// the process is not in the root group.
@@ -235,7 +235,7 @@ pub struct EnvironmentFacts {
     pub hypervisor: Option<String>,
     /// `docker`, `podman`, `lxc`, `kubernetes`, …; absent outside containers.
     pub container: Option<String>,
-    /// 1, 2, or absent without cgroups; hybrid mounts count by where the cpuset controller is.
+    /// Version of the cgroups, absent without cgroups; for hybrid mounts, that of the cpuset controller.
     pub cgroup_version: Option<u32>,
 }
 
@@ -254,16 +254,16 @@ pub struct GpuFacts {
     pub runtime_power: Option<String>,
     /// PCI address.
     pub address: Option<String>,
-    /// The name that its driver gives it (NVIDIA).
+    /// The name that the driver gives the device (NVIDIA).
     pub model: Option<String>,
     /// Version of a driver that is not the kernel's own.
     pub driver_version: Option<String>,
-    /// Memory of its own, where the driver reports it (amdgpu).
+    /// The device's own memory, if the driver reports it (amdgpu).
     pub memory_bytes: Option<u64>,
-    /// Its interrupt lines.
+    /// The device's interrupt lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<GpuInterrupt>,
-    /// What it did when the facts were read.
+    /// What the device did when the facts were read.
     #[serde(skip_serializing_if = "GpuUsage::is_unknown")]
     pub usage: GpuUsage,
 }
@@ -271,28 +271,28 @@ pub struct GpuFacts {
 /// An interrupt line of a graphics device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuInterrupt {
-    /// Its number in /proc/interrupts.
+    /// The line's number in /proc/interrupts.
     pub line: u32,
-    /// The CPUs that it interrupts.
+    /// The CPUs that the line interrupts.
     pub cpus: CpuSet,
 }
 
-/// What a graphics device did at one moment. What its driver does not report, or would wake it up to read, is absent.
+/// What a graphics device did at one moment. Figures that are not reported, or would wake the device, are absent.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {
     /// `active`, `suspended`, ….
     pub power_state: Option<String>,
-    /// Clock.
+    /// Clock of the device.
     pub clock_mhz: Option<u32>,
-    /// How busy (amdgpu).
+    /// How busy the device was (amdgpu).
     pub busy_percent: Option<u32>,
-    /// Bytes in use of its own memory (amdgpu).
+    /// Used bytes of the device's own memory (amdgpu).
     pub memory_used_bytes: Option<u64>,
-    /// Bytes in use of the system's memory (amdgpu).
+    /// Used bytes of the system's memory (amdgpu).
     pub system_used_bytes: Option<u64>,
-    /// The processes that have it open, most memory first; only root sees those of other users.
+    /// The processes that have the device open, most memory first; only root sees other users' processes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<GpuProcess>,
 }
@@ -307,15 +307,15 @@ impl GpuUsage {
 /// A process that has a graphics device open, by the `drm-*` lines of its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuProcess {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// Its name.
+    /// The process's name.
     pub name: String,
-    /// Memory of the device.
+    /// Memory of the device that the process uses.
     pub memory_bytes: u64,
-    /// Memory of the system that the device uses.
+    /// Memory of the system that the device uses for the process.
     pub system_bytes: u64,
-    /// Time that the device's engines have worked for it, since it opened the device.
+    /// Time that the device's engines have worked for the process since it opened the device.
     pub busy_ns: u64,
 }
 

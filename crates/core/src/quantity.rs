@@ -315,61 +315,60 @@ quantities! {
     COUNTER_HZ: u64 = "counter_hz", Other, Same;
     /// Accesses to memory that a sample is made of (access only).
     ACCESSES: u64 = "accesses", Count, Same, if |_| Presence::NotZero, as "accesses" 9;
-    /// Median time of one of them (access only).
+    /// Median time of one access (access only).
     ACCESS_NS: f64 = "access_ns", Ns, Derived, as "one access, median" 9;
-    /// The same figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
+    /// The figures in ticks of the time-stamp counter, converted from nanoseconds (roundtrip only).
     CYCLES: CycleFigures = "cycles", Other, Derived;
     /// Periods that the task missed because it was still late from an earlier one (timer, dispatch and task).
     OVERRUNS: u64 = "overruns", Count, Sum, if |facts| always_if(facts.misses_periods), as "missed" 7;
-    /// Sleeps that may have been in the middle of the thread's work: it is not known (task only).
+    /// Sleeps that may or may not have been in the middle of the thread's work (task only).
     DOUBTS: u64 = "doubts", Count, Sum, if of_user;
-    /// The longest response of the thread if they were (task only).
+    /// The longest response of the thread if the sleeps of `doubts` were in the middle of its work (task only).
     DOUBT_MAX_NS: u64 = "doubt_max_ns", Ns, Max, if of_user;
-    /// Gaps in what was seen of the thread; each may hide an activation (task only).
+    /// Gaps in the record of the thread; each may hide an activation (task only).
     UNSEEN: u64 = "unseen", Count, Sum, if of_user;
-    /// The longest response that such a gap may hide (task only).
+    /// The longest response that a gap of `unseen` may hide (task only).
     UNSEEN_MAX_NS: u64 = "unseen_max_ns", Ns, Max, if of_user;
-    /// The same quantiles with each missed period counted as late as it would have been: coordinated omission undone
+    /// Quantiles in which each missed period counts as late as it would have been, which undoes coordinated omission
     /// (timer and dispatch).
     CORRECTED: Quantiles = "corrected", Other, Derived;
-    /// The machine's own latency (timer, with causes): the same quantiles as `corrected`, after subtracting what the
-    /// hypervisor or the firmware took of samples from `late_above` on.
+    /// The machine's own latency (timer, with causes): quantiles as in `corrected`, but without the time that the
+    /// hypervisor or the firmware took from samples of `late_above` or more.
     OWN: Quantiles = "own", Other, Derived;
-    /// Their 0.99 quantile.
+    /// The 0.99 quantile of the machine's own latency.
     OWN_P99_NS: u64 = "own_p99_ns", Ns, Derived, as "own p99" 3;
-    /// The largest of them.
+    /// The largest of the machine's own latencies.
     OWN_MAX_NS: u64 = "own_max_ns", Ns, Derived, as "own max" 3;
-    /// Gaps above the threshold (stall; of tracers hwlat and osnoise, which counts every noise).
+    /// Gaps above the threshold (stall, hwlat and osnoise; for osnoise every noise).
     GAPS: u64 = "gaps", Count, Sum, if |facts| always_if(facts.samples == Samples::Gap), as "gaps" 7;
-    /// Sum of those gaps (stall, and tracers that look for gaps; of a watched thread what it waited in its activations).
+    /// Sum of the gaps (stall, hwlat and osnoise; for a watched thread, the time that it waited in its activations).
     LOST_NS: u64 = "lost_ns", Ns, Sum, if lost;
-    /// That sum as a share of the time in which it looked, in [0, 1] (stall, and tracers that look for gaps).
+    /// Sum of the gaps as a share of the watched time, in [0, 1] (stall, hwlat and osnoise).
     LOST_SHARE: f64 = "lost_share", Share, Derived, as "lost" 1;
-    /// The part of the measured time in which it looked (tracers that look for a part of each window); absent if it is
-    /// all of it.
+    /// The time in which the tracer looked, if it looks only for a part of each window; otherwise absent.
     WATCHED_NS: u64 = "watched_ns", Ns, Derived;
     /// Median time of one loop turn (stall only).
     LOOP_NS: f64 = "loop_ns", Ns, Derived;
-    /// Which of the gaps the scheduler makes on purpose (stall); absent if none is known to be.
+    /// Gaps that the scheduler makes on purpose (stall); absent if no such gap is known.
     THROTTLED: ThrottledGaps = "throttled", Other, Derived;
-    /// Who took the time of the gaps, the most first. What is not known is the source `unattributed`, so that all of
-    /// them add up to `lost_ns` (stall, with causes).
+    /// The sources that took the time of the gaps, largest first (stall, with causes). With the source `unattributed`
+    /// they add up to `lost_ns`.
     SOURCES: Vec<SourceResult> = "sources", Other, Derived;
-    /// The wake-ups of its thread that the BPF programs saw while its samples counted, for a probe that waits for a
-    /// timer, with causes. If it is less than `samples`, the kernel did not show the programs the others.
+    /// Wake-ups of the measuring thread that the BPF programs saw while samples counted (probes that wait for a
+    /// timer, with causes). If this is less than `samples`, the kernel did not show the programs the rest.
     WAKEUPS_SEEN: u64 = "wakeups_seen", Count, Derived;
     /// What the thread does that a real-time thread should not; absent without an audit (task only).
     AUDIT: Vec<AuditRecord> = "audit", Other, Derived;
-    /// What else the thread did (task only).
+    /// More about the thread (task only).
     TASK: TaskRecord = "task", Other, Derived;
     /// The task that was late in the largest sample (histograms only).
     MAX_RECORD: LatencyRecord = "max_record", Other, Derived;
-    /// What is known of the samples if quantiles are not: for results of other tools.
+    /// Smallest, mean and largest sample, if quantiles are not known (results of other tools).
     EXTREMES: Extremes = "extremes", Other, Derived;
-    /// Width of the buckets of the quantiles, if it is coarser than the figures show: the true quantile is at most the
-    /// figure, and at least the figure less the width.
+    /// Width of the buckets of the quantiles, if they are coarser than the figures suggest: the true quantile is at
+    /// most the figure, and at least the figure less this width.
     BUCKET_NS: u64 = "bucket_ns", Ns, Derived;
-    /// Samples above the histogram of another tool: a quantile among these samples is at least the end of the histogram.
+    /// Samples above the end of another tool's histogram: a quantile among these samples is at least that end.
     ABOVE_HISTOGRAM: u64 = "above_histogram", Count, Derived;
 }
 

@@ -18,7 +18,7 @@ pub struct Interval {
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,
-    /// The series of the probe, joined to its part with a `/` if it is one: `futex`, `futex/there`; absent for probes
+    /// The series of the probe, or `SERIES/PART` for a part of its samples: `futex`, `futex/there`; absent for probes
     /// with one series.
     pub series: Option<String>,
     /// Samples in the interval (timer: periods that ran; stall: loop turns).
@@ -53,7 +53,7 @@ pub struct SpikeRecord {
     pub cpu: CpuId,
     /// The series of the probe; absent for probes with one series.
     pub series: Option<String>,
-    /// When it ended: the moment at which the task ran again.
+    /// End of the spike: the moment at which the task ran again.
     pub at_ns: u64,
     /// How late the task was, or how long the gap was.
     pub latency_ns: u64,
@@ -64,21 +64,21 @@ pub struct SpikeRecord {
 /// One sample of the hwlat tracer, whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HwlatRecord {
-    /// The CPU on which it looked.
+    /// The CPU on which the tracer looked.
     pub cpu: CpuId,
-    /// When its line was written: the end of its window. A spike of this CPU and moment is this sample.
+    /// End of the window, when the tracer wrote the line. A spike with this CPU and moment is this sample.
     pub at_ns: u64,
     /// As the tracer recorded it.
     #[serde(flatten)]
     pub sample: HwlatSample,
 }
 
-/// What a load achieved over one interval.
+/// The rate that a load achieved over one interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateRecord {
-    /// End of the interval over which it was measured.
+    /// End of the interval.
     pub at_ns: u64,
-    /// Length of that interval.
+    /// Length of the interval.
     pub interval_ns: u64,
     /// Mean rate over the interval, in the load's unit.
     pub value: f64,
@@ -89,11 +89,11 @@ pub struct RateRecord {
 pub struct GpuRecord {
     /// `card0`, or the PCI address of a device without a card.
     pub device: String,
-    /// What it is, with its unit: `memory_bytes`, `busy_percent/render` (of one kind of engine), ….
+    /// Name of the figure, with its unit: `memory_bytes`, `busy_percent/render` (for one kind of engine), ….
     pub quantity: String,
-    /// When it was read.
+    /// When the figure was read.
     pub at_ns: u64,
-    /// Time since it was read before, over which shares of time are taken; 0 the first time.
+    /// Time since the figure was last read, to which shares of time refer; 0 the first time.
     pub interval_ns: u64,
     /// The figure.
     pub value: f64,
@@ -102,36 +102,36 @@ pub struct GpuRecord {
 /// How often one interrupt line or softirq vector was handled on one CPU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct InterruptRecord {
-    /// The CPU that handled it.
+    /// The CPU that handled the interrupt.
     pub cpu: CpuId,
     /// `24`, `LOC`, `CAL` from /proc/interrupts, or `softirq:TIMER` from /proc/softirqs.
     pub line: String,
     /// The rest of the line in /proc/interrupts: chip and devices.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// How often, in the interval.
+    /// Number of these interrupts in the interval.
     pub count: u64,
 }
 
-/// How often one CPU was interrupted by another one to run one function.
+/// How often one CPU interrupted another CPU to run one function.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IpiRecord {
     /// The CPU that was interrupted.
     pub cpu: CpuId,
-    /// The function that it ran: `do_flush_tlb_all`; or `reschedule`, `irq_work`, … where the interrupt has no function.
+    /// The function that this CPU ran: `do_flush_tlb_all`; for interrupts without one `reschedule`, `irq_work`, …
     pub function: String,
-    /// The kernel function that sent it; absent if the kernel does not report it.
+    /// The kernel function that sent the interrupt; absent if the kernel does not report it.
     pub caller: Option<String>,
-    /// The CPU that sent it; absent if the kernel does not report it.
+    /// The CPU that sent the interrupt; absent if the kernel does not report it.
     pub from_cpu: Option<CpuId>,
-    /// Name of the thread that sent it; absent if the kernel does not report it. `whylate itself`: the measurement
-    /// sent it, for example to read a counter of the CPU.
+    /// Name of the thread that sent the interrupt; absent if the kernel does not report it. `whylate itself`: the
+    /// measurement sent the interrupt, for example to read a counter of the CPU.
     pub from_task: Option<String>,
-    /// Kernel stack of the sender when it was first seen, innermost function first.
+    /// Kernel stack of the sender at the first of these interrupts, innermost function first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
-    /// How often, in the interval.
+    /// Number of these interrupts in the interval.
     pub count: u64,
 }
 
@@ -143,15 +143,15 @@ pub struct SourceRecord {
     pub cpu: CpuId,
     /// The kind of source.
     pub kind: CauseKind,
-    /// Who it was: the name of a thread, an interrupt's line and devices, a softirq vector.
+    /// Who took the time: a thread's name, an interrupt's line and devices, or a softirq vector.
     pub actor: Option<String>,
-    /// The kernel function, where it is known.
+    /// The kernel function, if it is known.
     pub function: Option<String>,
-    /// Gaps in which it had the CPU.
+    /// Gaps in which the source had the CPU.
     pub gaps: u64,
-    /// The time that it had in them.
+    /// The time that the source had the CPU in all gaps.
     pub total_ns: u64,
-    /// The most that it had in one of them.
+    /// The longest time that the source had the CPU in one gap.
     pub max_ns: u64,
 }
 
@@ -178,33 +178,33 @@ pub struct OwnRecord {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskRecord {
-    /// The CPU under which the thread is listed: the one on which it was first seen.
+    /// The CPU under which the thread is listed: the CPU on which it was first seen.
     pub cpu: CpuId,
-    /// The series that is its own: its name, with a number where several threads have it.
+    /// The thread's series: its name, with a number if several threads have the same name.
     pub series: Option<String>,
-    /// Its id.
+    /// The thread id.
     pub thread: u32,
-    /// Its process.
+    /// The process id.
     pub process: u32,
-    /// Its name.
+    /// The thread's name.
     pub command: String,
-    /// Its priority as tools print it: 1 to 99 real time, 100 deadline, below 0 ordinary tasks.
+    /// The thread's priority as tools print it: 1 to 99 real time, 100 deadline, below 0 ordinary tasks.
     pub priority: i32,
-    /// How long it ran in its activations.
+    /// How long the thread ran in its activations.
     pub run_ns: u64,
-    /// How long it was preempted in the middle of an activation.
+    /// How long the thread was preempted in the middle of an activation.
     pub preempted_ns: u64,
-    /// How long it slept in the middle of an activation: for a lock, a page, a disk.
+    /// How long the thread slept in the middle of an activation: for a lock, a page or a disk.
     pub blocked_ns: u64,
-    /// How long its control group was out of CPU time.
+    /// How long the thread's control group had no CPU time left.
     pub quota_ns: u64,
-    /// How often it was on another CPU than before.
+    /// How often the thread migrated to another CPU.
     pub migrations: u64,
-    /// Page faults.
+    /// Page faults of the thread.
     pub faults: u64,
-    /// The system call in which it waits for its next activation; absent if it is not known.
+    /// The system call in which the thread waits for its next activation; absent if it is not known.
     pub sleeps_in: Option<String>,
-    /// Who woke it last: `timer`, `an interrupt`, or the name of a thread.
+    /// Who woke the thread last: `timer`, `an interrupt`, or the name of a thread.
     pub woken_by: Option<String>,
 }
 
@@ -214,7 +214,7 @@ impl TaskRecord {
         let (name, thread) = (&self.command, self.thread);
         (self.priority <= 0).then(|| {
             format!(
-                "`chrt -f -p 50 {thread}` gives {name} a real-time priority; it needs sudo, or an `rtprio` limit of at least 50 \
+                "`chrt -f -p 50 {thread}` gives {name} a real-time priority; this needs sudo, or an `rtprio` limit of at least 50 \
                  (`whylate check` says how). The thread must sleep in each period"
             )
         })
@@ -262,16 +262,16 @@ pub struct SpikeCauses {
 pub struct CounterRecord {
     /// The CPU.
     pub cpu: CpuId,
-    /// Time in which the hypervisor ran something else (/proc/stat, resolution of a clock tick); absent if the kernel
-    /// does not count it.
+    /// Time in which the hypervisor ran something else (steal time from /proc/stat, in clock ticks); absent if the
+    /// kernel does not count it.
     pub steal_ns: Option<u64>,
     /// System-management interrupts; absent if no counter can be read.
     pub smis: Option<u64>,
-    /// Context switches of the measuring thread against its will.
+    /// Involuntary context switches of the measuring thread.
     pub involuntary_switches: Option<u64>,
-    /// Page faults of the measuring thread after arming.
+    /// Page faults of the measuring thread after its preparation.
     pub page_faults: Option<u64>,
-    /// Wake-ups of the measuring thread by its timer that the BPF programs saw while its samples counted; absent without
-    /// causes from BPF programs. The probe's own count of them is its `samples`.
+    /// Wake-ups of the measuring thread by its timer that the BPF programs saw while samples counted; absent without
+    /// causes from BPF programs. Compare with the probe's `samples`.
     pub wakeups_seen: Option<u64>,
 }

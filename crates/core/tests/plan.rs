@@ -106,7 +106,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "kind = \"timer\"\ninterval = \"200us\"",
             "kind = \"dispatch\"\nsource = \"uio0\"",
-            "plan.toml:7:1: probe[0].interval: the probe cannot know how often uio0 interrupts; give its period with `interval`, for example `1ms`",
+            "plan.toml:7:1: probe[0].interval: the probe cannot know how often uio0 interrupts; give the device's period with `interval`, for example `1ms`",
         ),
         (
             "kind = \"timer\"\ninterval = \"200us\"",
@@ -198,7 +198,7 @@ fn errors_say_where_and_what_would_be_right() {
         (
             "loads = [\"l3\"]",
             "loads = [\"l3\"]\ntreatments = [\"quiet\"]",
-            "plan.toml:22:15: cell[0].treatments[0]: unknown treatment `quiet`; there is none",
+            "plan.toml:22:15: cell[0].treatments[0]: unknown treatment `quiet`; none is defined",
         ),
     ] {
         assert!(PLAN.contains(from), "{from}");

@@ -1,5 +1,5 @@
--- Who made each board late in its newest 5 runs: causes and actors, those of the longest spikes in sum first
--- The first cause of each spike counts, as recorded: a report tells a cause that is not repeated as `host_stall`.
+-- Who made each board late in its newest 5 runs: causes and actors, the largest sum of spikes first
+-- Each spike counts for its first cause, as recorded; a report shows causes that do not repeat as `host_stall`.
 WITH placed AS (
     SELECT host, plan, run, row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age
     FROM runs

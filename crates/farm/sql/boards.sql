@@ -1,6 +1,6 @@
--- The newest 30 runs of each board and plan, with the quantiles of the cell and probe that was latest in the newest one
--- `p50_ns` to `p9999_ns` are of the CPU with the largest one; `max_ns` is the largest latency of the run in any cell.
--- They count missed periods if `kind` is `corrected`; `p50_recorded_ns` to `p9999_recorded_ns` never do. An earlier version pushed
+-- The newest 30 runs of each board and plan, with quantiles of the cell and probe that was latest in the newest run
+-- `p50_ns` to `p9999_ns` are from the CPU with the largest values; `max_ns` is the largest latency of the run in any cell.
+-- The quantiles count missed periods if `kind` is `corrected`; `p50_recorded_ns` to `p9999_recorded_ns` never do. Earlier versions pushed
 -- runs whose `kind` is `recorded`. `teaching_runs`: complete runs of the board and plan, from which limits are learnt.
 WITH placed AS (
     SELECT host, plan, run, started_at, started_s, kernel, architecture, processor, verdict, mismatches, labels,

@@ -1,6 +1,6 @@
--- Facts about each kernel and plan: runs, boards, time watched, the largest latency, and a bound of the next one
+-- Facts about each kernel and plan: runs, boards, time watched, the largest latency, and a bound for the next run
 -- The next run exceeds the largest of n runs with a probability of 1 / (n + 1) at most, if runs are alike. The upper
--- limit of events per hour (95 %) is given if none was seen.
+-- limit of events per hour (95 %) is given if no event was seen.
 SELECT kernel, plan, count(*) AS run_count, count(DISTINCT host) AS host_count,
     sum(CASE WHEN verdict = 'pass' THEN 1 ELSE 0 END) AS passed,
     sum(CASE WHEN verdict = 'fail' THEN 1 ELSE 0 END) AS failed,

@@ -1,5 +1,5 @@
 -- What made tasks late: the causes of the largest spikes, by kernel, drivers and processor
--- The first cause of each spike counts, as recorded: a report tells a cause that is not repeated as `host_stall`.
+-- Each spike counts for its first cause, as recorded; a report shows causes that do not repeat as `host_stall`.
 SELECT c.cause AS cause, coalesce(c.actor, '') AS actor, r.kernel AS kernel, r.drivers AS drivers,
     r.processor AS processor, count(*) AS spikes, count(DISTINCT c.host) AS host_count,
     max(c.latency_ns) AS largest_ns, sum(c.latency_ns * c.share) / 1e6 AS late_ms

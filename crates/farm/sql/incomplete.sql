@@ -1,5 +1,5 @@
 -- Boards whose newest runs do not meet the request, or watched less time than before
--- A run with mismatches counts whatever its verdict is: a latency above the limit makes it `fail`.
+-- A run with mismatches is listed even if a latency above the limit makes its verdict `fail`.
 WITH placed AS (
     SELECT host, plan, run, verdict, mismatches,
         CASE WHEN verdict = 'incomplete' OR coalesce(mismatches, '') <> '' THEN 1 ELSE 0 END AS is_incomplete, coalesce(watched_ns, 0) AS watched_ns, started_s,

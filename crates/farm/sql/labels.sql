@@ -1,4 +1,4 @@
--- Facts about each label of the farm file, by value: boards, runs, time watched, the largest latency, and a bound of the next one
+-- Facts about each label of the farm file, by value: boards, runs, time watched, the largest latency, and a bound for the next run
 -- As `bounds`, with the machines' labels instead of the kernel.
 SELECT l.label AS label, l.value AS value, r.plan AS plan, count(*) AS run_count, count(DISTINCT r.host) AS host_count,
     sum(CASE WHEN r.verdict = 'pass' THEN 1 ELSE 0 END) AS passed,

@@ -1,4 +1,4 @@
--- Which treatment helped, on how many boards: each run's own verdict on the statistic that decides
+-- Which treatments helped, and on how many boards, by each run's own verdict on its deciding statistic
 -- Runs are counted, never their samples; `mean_ratio` is the geometric mean of the runs' ratios.
 SELECT c.treatment AS treatment, c.probe AS probe, c.statistic AS statistic, r.kernel AS kernel,
     count(*) AS run_count, count(DISTINCT c.host) AS host_count,

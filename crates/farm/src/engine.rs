@@ -149,7 +149,7 @@ fn ask_python(
             let mut lines = said.lines().filter(|line| !line.trim().is_empty());
             let error = lines.clone().find(|line| line.contains("Error") || line.contains("Exception"));
             Err(failed(
-                error.or_else(|| lines.next_back()).unwrap_or("it ended without a message").to_owned(),
+                error.or_else(|| lines.next_back()).unwrap_or("the engine gave no message").to_owned(),
             ))
         }
     }

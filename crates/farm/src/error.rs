@@ -14,9 +14,7 @@ pub enum FarmError {
     #[error("{0}: {cause}", cause = first_cause(.1))]
     Storage(String, object_store::Error),
     /// The same run, pushed before with other requests.
-    #[error(
-        "{0}: the copy in the lake lacks a mismatch of this run ({1}); replace that copy with `--replace`"
-    )]
+    #[error("{0}: the lake's copy of this run does not list this mismatch: {1}; push with `--replace`")]
     OtherMismatches(String, String),
     /// A machine's name that is not valid: the run, and the name of the machine that measured it.
     #[error(
@@ -26,13 +24,13 @@ pub enum FarmError {
     BadHost(String, String),
     /// Its rows are in files that hold many runs.
     #[error(
-        "{0}: this run's rows are (or may be) in the file of a month and cannot be replaced there; rename the run's \
+        "{0}: this run's rows are, or may be, in the merged file of a month and cannot be replaced; rename the run's \
          directory to push it as another run"
     )]
     IsMerged(String),
     /// Rows that would count twice.
     #[error(
-        "{0}: an earlier version of whylate did not finish merging a month there; finish the merge with that version: \
+        "{0}: an earlier version of whylate began to merge a month in this lake; finish the merge with that version: \
          `whylate farm merge {0} --continue`"
     )]
     HalfMerged(String),

@@ -100,7 +100,7 @@ fn statements_without(
 ) -> Result<Vec<String>, FarmError> {
     let place = url.strip_prefix("file://").unwrap_or(url).trim_end_matches('/');
     if place.contains(['\'', '\\', '*', '?', '{']) {
-        return Err(FarmError::bad_url(url, "its name cannot be passed to an engine"));
+        return Err(FarmError::bad_url(url, "it has characters that cannot be passed to an engine"));
     }
     if !layout.has_runs && !layout.has_months {
         let why = format!("holds no run; add one with `whylate push RUN {url}`");
@@ -286,7 +286,7 @@ pub fn answers(
         false => FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())),
     };
     if engine == Engine::Spark && !damaged.is_empty() {
-        let why = "it reads whole folders, and some of the objects in them are damaged: ask DuckDB";
+        let why = "Spark reads whole folders, and some objects in these folders are damaged: ask DuckDB";
         return Err(named(FarmError::Engine(engine.name(), why.to_owned())));
     }
     let place = std::path::absolute(lake.place(cache)).at("find", lake.place(cache))?;

@@ -157,7 +157,7 @@ fn of_cell(info: &RunInfo, cell: &CellResult, found: &mut Vec<String>) {
         let achieved = cell.rates.iter().find(|rate| rate.load == load.name);
         match (asked, achieved) {
             (_, Some(rate)) if rate.mean <= 0.0 => {
-                found.push(format!("cell `{name}`: load `{}` achieved nothing", load.name));
+                found.push(format!("cell `{name}`: load `{}` did no work", load.name));
             }
             (Some(Pace::Rate(asked)), Some(rate)) if rate.mean < ENOUGH * asked.0 => {
                 let share = 100.0 * rate.mean / asked.0;

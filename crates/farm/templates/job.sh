@@ -2,7 +2,7 @@
 # Measures, compares the measurement with the request, and brings the run into the lake.
 #   job.sh HOST PLAN RUN [KERNEL]
 # Exit codes: 0 pass, 2 a latency above the limit, 3 a setting was not restored, 1 everything else. A run that does
-# not meet the request never gives 0. The same RUN again continues an interrupted run.
+# not meet the request never gives 0. To continue an interrupted run, give the same RUN.
 set -u
 whylate=${WHYLATE:-@PROGRAM@}
 results=${WHYLATE_RESULTS:-/var/lib/whylate/farm}
@@ -14,7 +14,7 @@ kernel=${4:-}
 
 directory=$results/$run
 mkdir -p "$results" || exit 1
-# One plan at a time on a machine, whatever starts them: two would disturb each other's measurement.
+# Only one plan at a time on a machine, whatever starts it: two plans would disturb each other.
 if command -v flock >/dev/null 2>&1; then
     exec 9>"$results/lock" && flock 9 || exit 1
 else
@@ -30,11 +30,11 @@ else
         "$whylate" run "$plan" -o "$directory" --quiet
     fi
     measured=$?
-    # A program that does nothing also exits with 0: no run has ended then, and the next try measures.
+    # A program that does nothing also exits with 0. Without a run.json no run has ended, and the next try measures.
     case $measured in 0 | 2) [ ! -s "$directory/run.json" ] || echo "$measured" >"$directory.ended" ;; esac
 fi
 
-# The request: it is compared here, and kept with the run in the lake.
+# The request, which is compared with the run here and stored with the run in the lake.
 set -- --plan "$plan" --host "$host" ${kernel:+--kernel "$kernel"}
 
 # No false pass: plan, machine, kernel, scheduling, CPUs, samples and loads are read back from the run.

@@ -100,7 +100,7 @@ impl Room {
         };
         let more = if self.is_full() { "; the run still takes more space than allowed" } else { "" };
         (self.coarser > 0)
-            .then(|| format!("older intervals were merged, each time up to {FACTOR} into one{spikes}{more}"))
+            .then(|| format!("up to {FACTOR} older intervals at a time were merged into one{spikes}{more}"))
     }
 }
 

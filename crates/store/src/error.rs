@@ -14,7 +14,7 @@ pub enum StoreError {
     #[error("{0}: not a run directory (it has no `run.json`); give the directory that `whylate run` printed")]
     NotARun(PathBuf),
     /// `run.json` is there but cannot be understood.
-    #[error("{0}: damaged, or written by another version: {1}")]
+    #[error("{0}: the file is damaged, or another version wrote it: {1}")]
     BadInfo(PathBuf, #[source] serde_json::Error),
     /// `run.json` of another format than [`RUN_DIRECTORY_FORMAT`].
     #[error("{0}: has the format `{1}`; this version reads `{RUN_DIRECTORY_FORMAT}`")]
@@ -29,7 +29,7 @@ pub enum StoreError {
     Foreign(PathBuf, u32),
     /// The same, because all users may write there.
     #[error(
-        "{0}: other users may write there; as root, whylate writes only where no other user may write: run `chmod \
+        "{0}: other users may write to this path, and as root, whylate refuses to write to such paths: run `chmod \
          go-w` on this path"
     )]
     OpenToAll(PathBuf),

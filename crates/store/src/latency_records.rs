@@ -64,7 +64,7 @@ pub(crate) fn read(run: &Folder) -> (Vec<Line>, Vec<Warning>) {
         }
     }
     let said = damaged.first().map(|(number, reason): &(usize, String)| {
-        warning(format!("skipped {} lines; the first is line {number}: {reason}", damaged.len()))
+        warning(format!("skipped lines: {}; the first is line {number}: {reason}", damaged.len()))
     });
     (lines, said.into_iter().collect())
 }

@@ -122,7 +122,7 @@ impl Reader {
         }
         self.damages.extend(problems.iter().map(damage));
         if let Some(what) = unlisted {
-            let text = format!("not sealed: {what}; the run may be incomplete");
+            let text = format!("not sealed: {what}; files may be missing unnoticed");
             self.warnings.push(Warning::new(WarningCode::NotSealed, text));
         }
     }
@@ -187,7 +187,7 @@ impl Reader {
                 Origin::CutOff | Origin::Extra if self.in_progress => {}
                 Origin::CutOff => {
                     let text =
-                        format!("segment {number} is left out: the run was killed while it was written");
+                        format!("segment {number} is left out: it is incomplete, because the run was killed");
                     self.warnings.push(Warning::new(WarningCode::IncompleteInterval, text));
                 }
                 Origin::Extra => {

@@ -289,7 +289,7 @@ fn invalid_or_equal_marks_are_refused_with_a_suggestion() {
             "--begin: `trace_marker:tick` is not a mark: did you mean `marker:tick`?",
         ),
         (["marker:tick", "marker:"], "--end: `marker:` is not a mark: TEXT has 1 to 63 bytes"),
-        (["marker:tick", "marker:tick end"], "--end: neither mark's text may begin with the other's"),
+        (["marker:tick", "marker:tick end"], "--end: the text of one mark begins with the text of the other"),
         (["tick", "marker:tock"], "FILE:FUNCTION, usdt:FILE:PROVIDER:NAME or marker:TEXT"),
     ];
     for ([begin, end], why) in wrong {

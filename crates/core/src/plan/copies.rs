@@ -5,7 +5,7 @@ use crate::cpus::CpuSelector;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The table of copies that a run begins with: what `whylate copy` measures.
+/// The copy measurements at the start of a run, as `whylate copy` makes them.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -96,7 +96,7 @@ impl<'a> Document<'a> {
     /// Replaces keys by those of `[short]`, for the short form.
     fn shorten(&mut self, is_wanted: bool) -> Result<(), PlanError> {
         let Some(short) = self.root.get("short").filter(|_| is_wanted) else {
-            let message = "this plan has no short form: add a section `[short]` with the values that differ";
+            let message = "this plan has no short form; add a section `[short]` with the values that change";
             return if is_wanted { Err(self.error(0..0, "short".to_owned(), message)) } else { Ok(()) };
         };
         let mut values = Vec::new();

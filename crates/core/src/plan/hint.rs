@@ -27,7 +27,7 @@ pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
         .max_by(|left, right| left.0.total_cmp(&right.0));
     match nearest {
         Some((similarity, candidate)) if similarity >= 0.8 => format!("; did you mean `{candidate}`?"),
-        _ if known.is_empty() => "; there is none".to_owned(),
+        _ if known.is_empty() => "; none is defined".to_owned(),
         _ => format!("; choose from {}", known.join(", ")),
     }
 }

@@ -48,14 +48,14 @@ use std::collections::BTreeMap;
 /// What starting and ending a probe takes, with the search for causes: measured with `quick` on 2 CPUs.
 const PROBE_START: Nanos = Nanos(250_000_000);
 
-/// An experiment.
+/// A plan: one experiment.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Its name: letters, digits, `-` and `_`.
+    /// The plan's name: letters, digits, `-` and `_`.
     pub name: String,
-    /// The question that it answers.
+    /// The question that the plan answers.
     pub question: Option<String>,
     /// How long each probe measures in each repeat of each cell.
     #[serde(default = "default_duration")]
@@ -101,8 +101,8 @@ pub struct Plan {
     /// Source of the causes; by default BPF programs (`bpf`), or the trace buffer (`tracefs`) if BPF programs are not
     /// possible.
     pub causes_from: Option<HistogramSource>,
-    /// Latencies of `timer` from this value upwards enter the ledger of late time; by default half of the limit, or 50
-    /// us without a limit.
+    /// Latencies of `timer` from this value upwards count as late time, which is summed by cause; by default half of
+    /// the limit, or 50 us without a limit.
     pub late_above: Option<Nanos>,
     /// Where to measure.
     #[serde(default)]
@@ -161,7 +161,7 @@ pub struct CellPlan {
     /// Names of treatments, in the order in which they are applied.
     #[serde(default)]
     pub treatments: Vec<String>,
-    /// Whether causes are recorded in this cell, in a plan with `causes = true`: recording adds latency.
+    /// Whether causes are recorded in this cell (only in a plan with `causes = true`); recording adds latency.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub causes: bool,
 }
@@ -183,7 +183,7 @@ impl CellPlan {
     }
 }
 
-/// Every combination of the two lists.
+/// Cells for every combination of the two lists.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Matrix {

@@ -22,7 +22,7 @@ words! {
         P9999 = "p99.99" | "p9999",
         /// The largest sample.
         Max = "max" | "maximum",
-        /// The share of the time that gaps took.
+        /// Gaps above the threshold, as a share of the time.
         LostShare = "lost_share" | "lost",
         /// Gaps above the threshold, per second.
         GapRate = "gaps_per_s" | "gaps",
@@ -105,7 +105,7 @@ impl SeriesStatistic {
 }
 
 words! {
-    /// In which order the repeats of the cells run.
+    /// Order in which the repeats of the cells run.
     pub enum Order: "an order" {
         /// Blocks of two repeats of each cell, each block in an order drawn at random.
         Shuffled = "shuffled",
@@ -145,7 +145,7 @@ impl fmt::Display for Share {
 as_text!(Share, "10%", "A relative change, in percent or as a number: 10% or 0.1");
 
 words! {
-    /// The direction of an effect for which the answer is yes.
+    /// The direction of the effect that makes the answer yes.
     pub enum Expected: "a direction" {
         /// The second cell has the lower values.
         Lower = "lower",
@@ -156,13 +156,13 @@ words! {
     }
 }
 
-/// A cell, by its name or by what is in it.
+/// A cell, by its name or by its loads and treatments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum CellReference {
     /// Its name.
     Name(String),
-    /// Its loads and treatments, in any order; none for the idle one.
+    /// Its loads and treatments, in any order; an empty list is the idle cell.
     Parts(Vec<String>),
 }
 
@@ -198,7 +198,7 @@ impl fmt::Display for CellReference {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerPlan {
-    /// The question, which can be answered by yes or no.
+    /// The question, which must have the answer yes or no.
     pub question: String,
     /// The two cells: the second is compared with the first.
     pub between: [CellReference; 2],
@@ -206,8 +206,8 @@ pub struct AnswerPlan {
     pub statistic: Option<SeriesStatistic>,
     /// The smallest effect that matters; by default the plan's margin.
     pub matters: Option<Share>,
-    /// Direction of the effect for which the answer is yes; by default `lower` if the second cell has one treatment
-    /// more, `higher` if it has one load more.
+    /// Direction of the effect that makes the answer yes; by default `lower` if the second cell has one more
+    /// treatment, `higher` if it has one more load.
     pub expect: Option<Expected>,
 }
 

@@ -31,7 +31,7 @@ pub const ASSUMED_LAST_LEVEL: Option<Bytes> =
 pub enum SizeError {
     /// The kernel reports no such cache for the CPU.
     #[error(
-        "CPU {cpu} reports no {cache} cache, so `{size}` has no meaning there; give a size in bytes, for example `8MiB`"
+        "CPU {cpu} reports no {cache} cache, so `{size}` has no meaning on this CPU; give a size in bytes, for example `8MiB`"
     )]
     NoCache {
         cpu: CpuId,

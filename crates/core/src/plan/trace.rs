@@ -79,7 +79,7 @@ words! {
     /// When a trace is saved.
     #[derive(Default)]
     pub enum TraceWhen: "a moment to keep traces" {
-        /// When something is late.
+        /// When a latency is above the threshold.
         #[default]
         OnSpike = "on-spike",
         /// Never: nothing is recorded.
@@ -94,9 +94,9 @@ words! {
         /// Events of the scheduler, interrupts, timers and interprocessor interrupts, which show most causes.
         #[default]
         Light = "light",
-        /// The same and every kernel function (the function tracer): names the function that held the CPU.
+        /// The events of `light` and every kernel function (function tracer), to name the one that held the CPU.
         Functions = "functions",
-        /// The same and every kernel function with its duration (the function-graph tracer).
+        /// The events of `light` and every kernel function with its duration (function-graph tracer).
         Graph = "graph",
     }
 }
@@ -153,5 +153,5 @@ impl TraceProfile {
 pub(super) fn word_or_section(generator: &mut SchemaGenerator) -> Schema {
     let word = generator.subschema_for::<TraceWhen>();
     let section = generator.subschema_for::<Option<TracePlan>>();
-    json_schema!({ "anyOf": [word, section], "description": "Keeps traces of spikes: `on-spike`, or a section" })
+    json_schema!({ "anyOf": [word, section], "description": "Traces of spikes: `on-spike`, `off`, or a section" })
 }

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 words! {
-    /// A kind of finding of an audit.
+    /// What an audit can find.
     pub enum AuditKind: "a finding of an audit" {
         /// A system call that takes memory from the kernel, gives it back, or changes its mapping.
         Memory = "memory",
@@ -22,17 +22,17 @@ words! {
         Process = "process",
         /// A call of `sched_yield`.
         Yield = "yield",
-        /// A sleep for a time, and not until a moment.
+        /// A sleep for a relative time, not until a point in time.
         RelativeSleep = "relative-sleep",
-        /// A sleep until a moment of a clock that can be set.
+        /// A sleep until a point in time of a clock that can be set.
         SettableClock = "settable-clock",
-        /// A wait for a lock without priority inheritance, which a thread of lower priority released.
+        /// A wait for a lock without priority inheritance that a lower-priority thread held.
         PlainLock = "plain-lock",
-        /// A wake-up by a thread of lower priority.
+        /// A wake-up by a lower-priority thread.
         WokenByLower = "woken-by-lower",
         /// A page fault that needs no disk.
         MinorFault = "minor-fault",
-        /// A page fault that sleeps, for a disk or for a lock of the process's memory.
+        /// A page fault in which the thread sleeps: for a disk, or for a lock of the process's memory.
         MajorFault = "major-fault",
         /// The memory of the process is not locked.
         NotLocked = "not-locked",
@@ -51,12 +51,12 @@ impl AuditKind {
             Self::Pipe => "writes to a pipe",
             Self::Process => "starts a thread or a process",
             Self::Yield => "yields the CPU",
-            Self::RelativeSleep => "sleeps for a time",
+            Self::RelativeSleep => "sleeps for a relative time",
             Self::SettableClock => "sleeps until a time of day",
             Self::PlainLock => "waits for a lock of a lower-priority thread",
             Self::WokenByLower => "is woken by a lower-priority thread",
-            Self::MinorFault => "page faults",
-            Self::MajorFault => "page faults that sleep",
+            Self::MinorFault => "has page faults",
+            Self::MajorFault => "has page faults that sleep",
             Self::NotLocked => "memory is not locked",
             Self::NotRealTime => "no real-time policy",
         }
@@ -107,7 +107,7 @@ impl AuditKind {
                 "The kernel may reclaim pages, and the next access faults. Call mlockall(MCL_CURRENT | MCL_FUTURE)."
             }
             Self::NotRealTime => {
-                "Every real-time thread preempts it, and ordinary threads share the CPU with it. Use SCHED_FIFO: `chrt -f -p 50 TID`."
+                "Every real-time thread preempts this thread, and ordinary threads share its CPU. Use SCHED_FIFO: `chrt -f -p 50 TID`."
             }
         }
     }
@@ -137,7 +137,7 @@ impl AuditKind {
     }
 }
 
-/// A finding of an audit: what one thread did, how often, and the worst of it.
+/// A finding of an audit: what one thread did, how often, and the longest case.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AuditRecord {
@@ -145,25 +145,25 @@ pub struct AuditRecord {
     pub cpu: CpuId,
     /// The thread's series.
     pub series: Option<String>,
-    /// What it is.
+    /// The kind of finding.
     pub kind: AuditKind,
     /// The system call.
     pub call: Option<String>,
     /// The file, or the name of the other thread.
     pub object: Option<String>,
-    /// How often it happened.
+    /// How often the thread did this.
     pub count: u64,
-    /// The runs of the thread, from wake-up to sleep, in which it happened.
+    /// The runs of the thread, from wake-up to sleep, in which the thread did this.
     pub runs: u64,
     /// All runs of the thread so far.
     pub of_runs: u64,
-    /// The time that it took.
+    /// The time that this took in all.
     pub took_ns: u64,
-    /// The longest time that it took once.
+    /// The longest time that this took once.
     pub longest_ns: u64,
-    /// Functions of the program that made the longest one, innermost first: `log_line <- update <- loop`.
+    /// The program's functions in the call that took longest, innermost first: `log_line <- update <- loop`.
     pub place: Option<String>,
-    /// Whether the user allowed it.
+    /// Whether the user allowed the finding.
     pub allowed: bool,
 }
 
@@ -214,7 +214,7 @@ impl AuditRecord {
 pub struct AuditFindings<'r> {
     /// Each with its thread.
     pub findings: Vec<(&'r str, &'r AuditRecord)>,
-    /// Ordinary threads that are left out, since others are real-time threads.
+    /// Ordinary threads that are left out, because other threads are real-time threads.
     pub left_out: usize,
 }
 

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 pub const BISECT_FORMAT: &str = "whylate.bisect/1";
 
 words! {
-    /// Which of two groups a run belongs to.
+    /// The group to which the run belongs.
     #[derive(Default)]
     pub enum BisectOutcome: "an outcome" {
-        /// To those before the change.
+        /// To the runs before the change.
         Good = "good",
-        /// To those after it.
+        /// To the runs after the change.
         Bad = "bad",
         /// The repeats are not enough to tell.
         #[default]
@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// Whether a run is like the good or like the bad ones.
+/// Whether a run is like the good runs or like the bad runs.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BisectResult {
@@ -32,25 +32,25 @@ pub struct BisectResult {
     pub outcome: BisectOutcome,
     /// The answer in one sentence.
     pub sentence: String,
-    /// What is compared; absent if the run could not be read.
+    /// The statistic that is compared; absent if the run could not be read.
     pub statistic: Option<SeriesStatistic>,
-    /// Values above it are like those of bad runs: the geometric mean of the medians of both groups.
+    /// Values above this limit are like those of bad runs: the geometric mean of the medians of both groups.
     pub limit: f64,
     /// The highest probability of a wrong answer, for a kernel whose median is on one side of the limit.
     pub error: f64,
     /// The repeats of the run.
     pub run: BisectGroup,
-    /// Those of the good runs.
+    /// The repeats of the good runs.
     pub good: BisectGroup,
-    /// Those of the bad runs.
+    /// The repeats of the bad runs.
     pub bad: BisectGroup,
 }
 
-/// Repeats, and how many of them are above the limit.
+/// A number of repeats, and how many of them are above the limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BisectGroup {
     /// Complete repeats.
     pub repeats: u32,
-    /// Those above the limit.
+    /// Repeats above the limit.
     pub above: u32,
 }

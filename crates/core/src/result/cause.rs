@@ -4,39 +4,38 @@ use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who took the time, with the evidence.
+/// A cause of late time, with the evidence.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {
-    /// What kind of thing it was.
+    /// The kind of cause.
     pub kind: CauseKind,
-    /// Who: the name of a thread, an interrupt's line and devices, a softirq vector, a lock's owner.
+    /// Who caused the delay: a thread's name, an interrupt's line and devices, a softirq vector, or a lock's owner.
     pub actor: Option<String>,
-    /// Thread id of the actor, when it is a thread.
+    /// Thread id of the actor, if the actor is a thread.
     pub pid: Option<u32>,
-    /// The kernel function that covers the time, where it is known; of a task's own work the function of its program in which, with what
-    /// it called, most of the samples were.
+    /// The kernel function that took the time, if it is known. For a task's own work: the function of its program
+    /// that, with its callees, has most of the samples.
     pub function: Option<String>,
-    /// Who called that function, innermost first.
+    /// The callers of this function, innermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub callers: Vec<String>,
-    /// Start of the time that it took, on the clock of the spike.
+    /// Start of the time that the cause took, on the clock of the spike.
     pub from_ns: Option<u64>,
-    /// End of the time that it took.
+    /// End of the time that the cause took.
     pub to_ns: Option<u64>,
-    /// The part of [expected, actual] that it covers, in [0, 1].
+    /// The part of [expected, actual] that the cause covers, in [0, 1].
     pub share: Option<f64>,
-    /// How sure it is, in [0, 1]; lower if events were lost or not recorded, which the evidence then says. Absent if
-    /// the kind alone says it (`unattributed`).
+    /// How sure the cause is, in [0, 1]; lower if events were lost or not recorded (`evidence` says which). Absent
+    /// for `unattributed`.
     pub confidence: Option<f64>,
-    /// The evidence for it; empty for `unattributed`.
+    /// The evidence for the cause; empty for `unattributed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
-    /// What a task's own work consisted of, the largest part first, as far as that was recorded; empty for other
-    /// kinds.
+    /// The recorded parts of a task's own work, the largest first; empty for other kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<CausePart>,
-    /// Where a task's own work was, by samples; absent where none were taken.
+    /// Samples of a task's own work; absent if none were taken.
     pub samples: Option<OwnSamples>,
     /// The sources of the evidence, if a trace of the spike was kept; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -50,26 +49,26 @@ pub struct CausePart {
     pub part: PartKind,
     /// The name of the system call.
     pub call: Option<String>,
-    /// How many calls or page faults.
+    /// The number of calls or page faults.
     pub count: Option<u64>,
-    /// How long the task ran in it; absent if that is not recorded.
+    /// How long the task ran in the calls or page faults; absent if this time was not recorded.
     pub ns: Option<u64>,
 }
 
-/// Samples of a task's own work, taken once it had run for longer than it usually does.
+/// Samples of a task's own work, taken once the task had run for longer than usual.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnSamples {
     pub count: u64,
-    /// How many of them were in the kernel, on behalf of the program.
+    /// Samples in the kernel, on behalf of the program.
     pub in_kernel: u64,
-    /// The first one, on the clock of the spike: what was before it is in no sample.
+    /// When the first sample was taken, on the clock of the spike; no sample shows what the task did before.
     pub from_ns: u64,
-    /// Samples of the thread's ordinary activations, with which these are compared; absent if there are too few.
+    /// The number of samples of the thread's ordinary activations, for comparison; absent if there are too few.
     pub ordinary: Option<u64>,
-    /// The functions of the program on the stacks, those in most samples first.
+    /// The functions of the program on the stacks, those in the most samples first.
     pub functions: Vec<SampledFunction>,
-    /// The calls as a tree: after each call come those that it made, one deeper. Calls in few samples are left out.
+    /// The calls as a tree: after each call come its own calls, one level deeper. Calls in few samples are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<SampledCall>,
 }
@@ -78,13 +77,13 @@ pub struct OwnSamples {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampledCall {
-    /// The number of calls above it, from the first function of the program.
+    /// The call's depth: the number of calls above it in the program.
     pub depth: u64,
     pub function: String,
     pub samples: u64,
-    /// How long it ran, with what it called, from the first sample on.
+    /// How long the call ran from the first sample on, callees included.
     pub ns: u64,
-    /// The same of an ordinary activation.
+    /// How long the call ran in an ordinary activation.
     pub ordinary_ns: Option<u64>,
 }
 
@@ -92,18 +91,18 @@ pub struct SampledCall {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SampledFunction {
-    /// Its name without parameters; where that is not known, the file and the offset in it.
+    /// The function's name without parameters; if the name is not known, the file and the offset in the file.
     pub function: String,
-    /// The name of the file that has it; empty for memory without a file.
+    /// The name of the file that contains the function; empty for memory without a file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub file: String,
     /// Samples in the function itself.
     pub own: u64,
-    /// Samples in it and in what it called.
+    /// Samples in the function and its callees.
     pub all: u64,
-    /// How long it ran, with what it called, from the first sample on.
+    /// How long the function ran from the first sample on, callees included.
     pub ns: Option<u64>,
-    /// How long it runs in an ordinary activation, with what it calls: an estimate from samples.
+    /// How long the function runs in an ordinary activation, callees included: an estimate from samples.
     pub ordinary_ns: Option<u64>,
 }
 
@@ -111,11 +110,11 @@ pub struct SampledFunction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
-    /// A system call in which the task ran for at least 10 us at a time; without a name all others together.
+    /// A system call in which the task ran for at least 10 us at a time; without `call`, the rest together.
     SystemCall,
     /// Page faults of its program.
     PageFaults,
-    /// User mode, and page faults whose time is not recorded.
+    /// User mode, and page faults whose time was not recorded.
     User,
 }
 
@@ -243,35 +242,35 @@ causes! {
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread had the CPU while the task was runnable.
-    Thread = "thread", Thread, ["{actor} had the CPU while the task was ready to run{place}", "it waited for a CPU: another thread had it{place}"];
+    Thread = "thread", Thread, ["{actor} had the CPU{place} while the task was runnable", "the task waited for a CPU that another thread had{place}"];
     /// Code ran with preemption disabled.
     PreemptOff = "preempt_off", Section, ["{actor|code} disabled preemption{place}"];
     /// Code ran with interrupts disabled.
     IrqsOff = "irqs_off", Section, ["{actor|code} disabled interrupts{place}"];
     /// An interrupt that another CPU sent was handled.
     Ipi = "ipi", Interrupt, ["an interrupt from another CPU ran {function} ({actor|IPI})", "an interrupt from another CPU ran ({actor|IPI})"];
-    /// The timer itself expired late, with interrupts enabled.
-    TimerLate = "timer_late", Idle, ["the timer interrupt came late though interrupts were enabled ({who} ran)", "the timer interrupt came late, and nothing that was recorded delayed it"];
+    /// The timer interrupt came late although interrupts were enabled.
+    TimerLate = "timer_late", Idle, ["the timer interrupt was late although interrupts were enabled ({who} ran)", "the timer interrupt was late without a recorded reason"];
     /// The timer of an ordinary thread was still within its timer slack, by which the kernel may delay the expiry.
     TimerSlack = "timer_slack", Scheduler, ["the kernel may delay an ordinary thread's timer by its timer slack"];
     /// The CPU needed the time to leave an idle state.
     IdleExit = "idle_exit", Idle, ["the CPU was leaving an idle state"];
     /// The task had a page fault.
-    PageFault = "page_fault", Idle, ["it had a page fault of its own"];
+    PageFault = "page_fault", Idle, ["the task had a page fault"];
     /// The task was moved to another CPU.
-    Migration = "migration", Thread, ["it was moved to another CPU by {actor|the kernel}"];
+    Migration = "migration", Thread, ["the task was moved to another CPU by {actor|the kernel}"];
     /// The scheduler throttled the task: by real-time throttling, for the fair server, or because its deadline runtime was used up.
-    Throttled = "throttled", Scheduler, ["it was throttled ({actor|real-time throttling})"];
-    /// The switch from one task to another took the time, with interrupts disabled.
-    ContextSwitch = "context_switch", Section, ["the context switch took the time{place}"];
+    Throttled = "throttled", Scheduler, ["the task was throttled ({actor|real-time throttling})"];
+    /// The switch from one task to another, with interrupts disabled, took the time.
+    ContextSwitch = "context_switch", Section, ["the CPU was switching from one task to another{place}"];
     /// The task waited for a lock that another thread held.
-    Lock = "lock", Section, ["it waited for a lock that {actor|another thread} held{place}"];
+    Lock = "lock", Section, ["the task waited for a lock that {actor|another thread} held{place}"];
     /// The control group of the task had used up its CPU quota.
-    Quota = "quota", Scheduler, ["the control group {who} had used up its CPU quota", "its control group had used up its CPU quota"];
+    Quota = "quota", Scheduler, ["the control group {who} had used up its CPU quota", "the task's control group had used up its CPU quota"];
     /// The task was blocked in the kernel: on a disk, memory, or an unknown kernel lock.
-    Wait = "wait", Section, ["it waited in {function}", "it waited in the kernel"];
+    Wait = "wait", Section, ["the task waited in {function}", "the task waited in the kernel"];
     /// The task was running: its own work took the time.
-    OwnWork = "own_work", Idle, ["its own work took the time, most of it in {function}", "its own work took the time"];
+    OwnWork = "own_work", Idle, ["the task did its own work, mostly in {function}", "the task did its own work"];
     /// The CPU ran below its highest frequency, at which the task's own work would have taken less time.
     SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
     /// The hypervisor ran something else on the physical CPU (steal time).
@@ -281,11 +280,11 @@ causes! {
     /// The firmware took the CPU (a system-management interrupt was counted).
     Smi = "smi", Machine, ["the firmware took the CPU (SMI)"];
     /// Interrupts were provably enabled and no kernel code ran: hardware or firmware.
-    Hardware = "hardware", Machine, ["hardware or firmware took the CPU, no kernel code ran"];
+    Hardware = "hardware", Machine, ["hardware or firmware took the CPU, and no kernel code ran"];
     /// The SMT sibling of the CPU slowed the task down.
-    Smt = "smt", Thread, ["the SMT sibling of the CPU slowed it down"];
+    Smt = "smt", Thread, ["the SMT sibling of the CPU slowed the task down"];
     /// No record explains the delay.
-    Unattributed = "unattributed", Unknown, ["nothing that was recorded says why; {who} was on the CPU", "nothing that was recorded says why"];
+    Unattributed = "unattributed", Unknown, ["no record explains the delay; {who} was on the CPU", "no record explains the delay"];
 }
 
 /// What several kinds of causes have in common; reports give each a colour.
@@ -390,8 +389,8 @@ mod tests {
     fn a_wait_for_a_cpu_is_known_without_the_thread_that_had_it() {
         let bare = Cause::new(CauseKind::Thread);
         let named = Cause { actor: Some("cc1".to_owned()), pid: Some(7), ..bare.clone() };
-        assert_eq!(bare.sentence(), "it waited for a CPU: another thread had it");
-        assert_eq!(named.sentence(), "cc1 (thread 7) had the CPU while the task was ready to run");
+        assert_eq!(bare.sentence(), "the task waited for a CPU that another thread had");
+        assert_eq!(named.sentence(), "cc1 (thread 7) had the CPU while the task was runnable");
     }
 
     #[test]

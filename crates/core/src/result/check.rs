@@ -17,7 +17,7 @@ pub struct CheckResult {
     pub format: String,
     /// The CPUs that a real-time task will run on.
     pub cpus: CpuSet,
-    /// Whether nothing serious was found.
+    /// Whether the machine is fit: no serious finding.
     pub fit: bool,
     /// The findings by theme; within a theme the most serious first.
     pub findings: Vec<Finding>,
@@ -28,15 +28,15 @@ pub struct CheckResult {
 }
 
 words! {
-    /// How much a finding matters.
+    /// How serious a finding is.
     pub enum Severity: "a severity" {
-        /// No real-time guarantee is possible with it.
+        /// Prevents any real-time guarantee.
         Serious = "serious",
-        /// It lengthens latencies, and can be changed.
+        /// Increases latencies, and can be changed.
         Advice = "advice",
-        /// Worth knowing; not wrong by itself.
+        /// Worth knowing, but not wrong in itself.
         Info = "info",
-        /// As it should be.
+        /// Nothing is wrong.
         Ok = "ok",
     }
 }
@@ -46,13 +46,13 @@ words! {
     pub enum Theme: "a theme" {
         /// Where the kernel runs: hypervisor, firmware, clock.
         Platform = "platform",
-        /// The kernel and how it was booted.
+        /// The kernel and its boot options.
         Kernel = "kernel",
         /// What this process may do.
         Rights = "rights",
         /// What else may run on the target CPUs.
         Isolation = "isolation",
-        /// What may interrupt them.
+        /// What may interrupt the target CPUs.
         Interrupts = "interrupts",
         /// Frequency and idle states.
         Power = "power",
@@ -84,7 +84,7 @@ impl Theme {
 pub struct Evidence {
     /// File or folder.
     pub path: String,
-    /// What it holds.
+    /// Content of the file or folder.
     pub value: String,
 }
 
@@ -94,24 +94,24 @@ pub struct Evidence {
 pub struct Finding {
     /// Stable name for scripts, in kebab case: `kernel-not-realtime`.
     pub id: String,
-    /// What it is about.
+    /// The theme of the finding.
     pub theme: Theme,
-    /// How much it matters.
+    /// How serious the finding is.
     pub severity: Severity,
-    /// What is so.
+    /// The finding, in one sentence.
     pub text: String,
-    /// Its effect on latency; absent when all is well.
+    /// The finding's effect on latency; absent if all is well.
     pub effect: Option<String>,
-    /// Where it was seen.
+    /// Where the finding was seen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Where that effect is described: a document of the kernel, a manual page or a paper, by its title.
+    /// Title of a kernel document, manual page or paper that describes the effect.
     pub source: Option<String>,
     /// What to do on the running machine.
     pub fix_now: Option<String>,
     /// What to do for the next boot.
     pub fix_boot: Option<String>,
-    /// The treatment that makes the change and takes it back (`whylate treat apply KIND`).
+    /// The treatment that makes the change and can undo it (`whylate treat apply KIND`).
     pub treatment: Option<String>,
 }
 

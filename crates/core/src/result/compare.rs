@@ -10,31 +10,31 @@ use serde::{Deserialize, Serialize};
 /// `format` of [`CompareResult`].
 pub const COMPARE_FORMAT: &str = "whylate.compare/1";
 
-/// Two or more sides against the first.
+/// A comparison of one or more sides with the first side.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CompareResult {
     /// [`COMPARE_FORMAT`].
     pub format: String,
     /// What was compared; the first is the baseline.
     pub sides: Vec<CompareSide>,
-    /// What differs between the machines and the plans: a value for each side.
+    /// Facts and plan keys that differ, with a value for each side.
     pub differences: Vec<FactDifference>,
-    /// What only some of the sides say, so that it is not known whether it differs.
+    /// Facts and plan keys that only some sides report, so that a difference is possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<FactDifference>,
     /// The contrasts, the worst first.
     pub contrasts: Vec<RunContrast>,
-    /// Who took the late time, on the baseline and on each other side.
+    /// The causes of the late time, on the baseline and on each other side.
     pub causes: Vec<CauseDifference>,
     /// The worst of the deciding contrasts.
     pub outcome: CompareOutcome,
     /// Why, in one sentence.
     pub reason: String,
-    /// What the verdicts rest on: runs, a history, repeats of one run.
+    /// The basis of the verdicts: runs, a history, or repeats of one run.
     pub basis: String,
-    /// Effects up to this share do not matter.
+    /// Relative effects up to this size do not matter.
     pub margin: f64,
-    /// What was not compared, or less well.
+    /// What was not compared, or compared less well.
     pub warnings: Vec<Warning>,
 }
 
@@ -44,9 +44,9 @@ words! {
     pub enum CompareOutcome: "an outcome" {
         /// A deciding statistic is worse: a regression.
         Worse = "worse",
-        /// None is worse, and one is better.
+        /// No deciding statistic is worse, and at least one is better.
         Better = "better",
-        /// All of them are equivalent.
+        /// All deciding statistics are equivalent.
         Equivalent = "equivalent",
         /// The runs are not enough to tell.
         #[default]
@@ -73,13 +73,13 @@ impl From<Outcome> for CompareOutcome {
 pub struct CompareSide {
     /// `A`, `B`, …
     pub name: String,
-    /// What was named on the command line.
+    /// The runs, cells or files named on the command line.
     pub runs: Vec<String>,
     /// The cell, if only one is compared.
     pub cell: Option<String>,
-    /// When the first of them began, if that is known.
+    /// When the first of the runs began, if this is known.
     pub started_at: Option<String>,
-    /// Words of the user that all its runs have.
+    /// Tags that all runs of the side have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
 }
@@ -87,21 +87,21 @@ pub struct CompareSide {
 /// A fact that is not the same on every side.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FactDifference {
-    /// Its place in the facts or the plan: `kernel.release`, `plan.duration`.
+    /// The fact or plan key: `kernel.release`, `plan.duration`.
     pub what: String,
-    /// Its value on each side; absent if it is not known.
+    /// The value on each side; absent if it is not known.
     pub values: Vec<Option<String>>,
 }
 
 /// One statistic of one probe in one cell on two sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunContrast {
-    /// The cell in which both were measured.
+    /// The cell that was measured on both sides.
     pub of_cell: String,
-    /// The comparison; `baseline` and `cell` are the names of the sides, `repeats` the runs of the smaller one.
+    /// The comparison; `baseline` and `cell` are the names of the sides, `repeats` the runs of the smaller side.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// The values that were compared, one per run: of the baseline, of the other side.
+    /// The compared values, one for each run: first those of the baseline, then those of the other side.
     pub values: [Vec<f64>; 2],
 }
 
@@ -117,42 +117,41 @@ pub struct CauseDifference {
     pub probe: String,
     /// Kind, actor and function.
     pub cause: String,
-    /// Its share in the baseline, in [0, 1].
+    /// The cause's share of the late time in the baseline, in [0, 1].
     pub baseline_share: f64,
-    /// Its share on this side.
+    /// The cause's share of the late time on this side, in [0, 1].
     pub share: f64,
-    /// Its late time in the baseline, in ns per measured second.
+    /// The cause's late time in the baseline, in ns per measured second.
     pub baseline_ns_per_s: f64,
-    /// Its late time on this side, in ns per measured second.
+    /// The cause's late time on this side, in ns per measured second.
     pub ns_per_s: f64,
-    /// 95 % interval of the difference of the two rates, in ns per s; an end that the runs or repeats do not bound is
-    /// absent.
+    /// Lower end of the 95 % interval of the rates' difference, in ns per s; absent if the data give no bound.
     pub difference_low: Option<f64>,
-    /// Its upper end.
+    /// Upper end of this interval; absent if the data give no bound.
     pub difference_high: Option<f64>,
-    /// Spikes to which it contributed, per measured second in the baseline.
+    /// Spikes per measured second to which the cause contributed in the baseline.
     #[serde(default)]
     pub baseline_per_s: f64,
-    /// The same on this side.
+    /// Spikes per measured second to which the cause contributed on this side.
     #[serde(default)]
     pub per_s: f64,
-    /// The most that it took of one spike in the baseline.
+    /// The most that the cause took of one spike in the baseline.
     #[serde(default)]
     pub baseline_max_ns: u64,
-    /// The same on this side.
+    /// The most that the cause took of one spike on this side.
     #[serde(default)]
     pub max_ns: u64,
-    /// Blocks in which it takes more on this side.
+    /// Blocks in which the cause takes more time on this side.
     #[serde(default)]
     pub blocks_larger: u32,
-    /// Blocks with repeats of both.
+    /// Blocks with repeats of both sides.
     #[serde(default)]
     pub blocks: u32,
-    /// About how many more repeats, or runs, would decide it, if they are like these.
+    /// About how many more repeats or runs like these would decide the comparison.
     pub more_repeats: Option<u32>,
-    /// Corrected for the number of causes and contrasts.
+    /// p-value, corrected for the number of causes and comparisons.
     pub p_value: f64,
-    /// What became of it.
+    /// What became of the cause.
     pub change: CauseChange,
 }
 
@@ -183,17 +182,17 @@ impl CauseDifference {
 }
 
 words! {
-    /// What became of a culprit.
+    /// What became of a cause.
     pub enum CauseChange: "a change" {
-        /// It took nothing before.
+        /// The cause took no time before.
         New = "new",
-        /// It takes no time any more.
+        /// The cause takes no time any more.
         Gone = "gone",
-        /// It takes more than before.
+        /// The cause takes more time than before.
         More = "more",
-        /// It takes less than before.
+        /// The cause takes less time than before.
         Less = "less",
-        /// About the same: the interval of the difference is small.
+        /// The cause takes about the same time: the interval of the difference is small.
         Same = "same",
         /// The runs or repeats are not enough to tell.
         CannotTell = "cannot_tell",

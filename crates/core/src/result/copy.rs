@@ -25,23 +25,23 @@ pub struct CopyResult {
     pub table: CopyTable,
 }
 
-/// Rows of copies, with the memory that they are of.
+/// Measured copies, and the memory types that were used.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyTable {
     /// The CPU that copied.
     pub cpu: CpuId,
-    /// The frame of the budget, if one was asked for.
+    /// The frame whose time budget matters, if a frame was given.
     pub frame: Option<Frame>,
-    /// One for each pair of memory types and method.
+    /// One row for each pair of memory types and method.
     pub rows: Vec<CopyRow>,
-    /// The memory that was used, and what timing says of it.
+    /// The memory that was used, and the type that timing shows.
     #[serde(default)]
     pub memory: Vec<MemoryFacts>,
-    /// Every way to get memory of a chosen type, and why it cannot be used here.
+    /// Every backend for memory of a chosen type; unusable backends have a reason.
     #[serde(default)]
     pub backends: Vec<BackendFacts>,
-    /// What was not measured, or is not what was asked for.
+    /// What was not measured, or differs from the request.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }
@@ -50,37 +50,37 @@ pub struct CopyTable {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyRow {
-    /// The type asked for of the source.
+    /// The requested type of the source's memory.
     pub from: MemoryMode,
-    /// The type asked for of the destination.
+    /// The requested type of the destination's memory.
     pub to: MemoryMode,
-    /// How.
+    /// The copy method.
     pub method: CopyMethod,
-    /// The type asked for of the side that is not ordinary memory.
+    /// The requested type of the side that is not ordinary memory.
     pub requested: MemoryMode,
-    /// What the page table says of it, where it can be read.
+    /// The type in the page table, if it can be read.
     pub mapped: Option<MemoryMode>,
-    /// What timing shows of it; absent if its figures contradict each other. The rates are those of `requested` only
-    /// if this agrees with it.
+    /// The type that timing shows; absent if the timings contradict each other. The rates belong to the type
+    /// `requested` only if both are the same.
     pub effective: Option<MemoryMode>,
     /// The backend of that memory.
     pub backend: String,
-    /// Its device; absent for ordinary memory.
+    /// The backend's device; absent for ordinary memory.
     pub device: Option<String>,
-    /// The rate for each size of a block, smallest first.
+    /// The rate for each block size, smallest first.
     pub blocks: Vec<CopyBlock>,
-    /// The highest rate, and the block sizes at which it is reached and left.
+    /// The highest rate, and the block sizes at which this rate begins and ends.
     pub plateau: Option<Plateau>,
-    /// What a frame costs, if one was asked for.
+    /// The cost of a frame, if a frame was given.
     pub frame: Option<FrameCost>,
 }
 
 /// One size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CopyBlock {
-    /// Its size.
+    /// Size of the block.
     pub bytes: u64,
-    /// Bytes copied per second, the median of the trials. (What is moved is twice that: read and written.)
+    /// Bytes copied per second, the median of the trials. (Reads and writes together move twice as many bytes.)
     pub bytes_per_s: f64,
     /// A quarter of the trials is below this.
     pub low_bytes_per_s: f64,
@@ -88,7 +88,7 @@ pub struct CopyBlock {
     pub high_bytes_per_s: f64,
     /// Time of one block, the median of the trials.
     pub block_ns: f64,
-    /// How many trials there were.
+    /// Number of trials.
     pub trials: u32,
 }
 
@@ -96,11 +96,11 @@ pub struct CopyBlock {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plateau {
-    /// The rate.
+    /// The highest rate.
     pub bytes_per_s: f64,
-    /// The smallest block within a tenth of it.
+    /// The smallest block with at least nine tenths of this rate.
     pub from_bytes: u64,
-    /// The largest block up to which the rate stays there; absent if it never falls.
+    /// The largest block up to which the rate stays within this tenth; absent if the rate never falls.
     pub knee_bytes: Option<u64>,
 }
 
@@ -109,7 +109,7 @@ pub struct Plateau {
 pub struct FrameCost {
     /// Frames copied per second without a pause.
     pub frames_per_s: f64,
-    /// The part of a frame's time that one copy takes; above 1 it does not fit.
+    /// The part of a frame's time that one copy takes; above 1, the copy does not fit into this time.
     pub frame_time_share: f64,
     /// Frames per second of the paced copy.
     pub paced_frames_per_s: f64,
@@ -121,29 +121,29 @@ pub struct FrameCost {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryFacts {
-    /// Where it is from.
+    /// The backend of the memory.
     pub backend: String,
-    /// Its device; absent for ordinary memory.
+    /// The backend's device; absent for ordinary memory.
     pub device: Option<String>,
-    /// What was asked for.
+    /// The requested type.
     pub requested: MemoryMode,
-    /// What the page table says, where it can be read.
+    /// The type in the page table, if it can be read.
     pub mapped: Option<MemoryMode>,
-    /// What timing shows.
+    /// The type that timing shows.
     pub effective: Option<MemoryMode>,
-    /// A repeated load.
+    /// Time of a repeated load.
     pub reread_ns: f64,
-    /// The same of ordinary memory.
+    /// Time of a repeated load of ordinary memory.
     pub reread_ordinary_ns: f64,
-    /// A store and a load of the same bytes.
+    /// Time of a store and a load of the same bytes.
     pub store_load_ns: f64,
-    /// The same of ordinary memory.
+    /// Time of a store and a load of the same bytes in ordinary memory.
     pub store_load_ordinary_ns: f64,
-    /// A store.
+    /// Time of a store.
     pub store_ns: f64,
-    /// The same of ordinary memory.
+    /// Time of a store to ordinary memory.
     pub store_ordinary_ns: f64,
-    /// How many times as fast streaming loads are as plain ones.
+    /// How many times faster streaming loads are than plain loads.
     pub streaming_gain: Option<f64>,
 }
 
@@ -158,14 +158,14 @@ impl MemoryFacts {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendFacts {
-    /// Its name.
+    /// The backend's name.
     pub name: String,
-    /// What it is.
+    /// What the backend is.
     pub meaning: String,
-    /// What it offers here.
+    /// The types of memory that the backend offers here.
     #[serde(default)]
     pub offers: Vec<BackendOffer>,
-    /// Why it offers nothing, and what to do.
+    /// Why the backend offers nothing, and what to do.
     pub reason: Option<String>,
 }
 
@@ -173,11 +173,11 @@ pub struct BackendFacts {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackendOffer {
-    /// The type that can be asked for.
+    /// The type that can be requested.
     pub mode: MemoryMode,
     /// The device; absent for ordinary memory.
     pub device: Option<String>,
-    /// Whether it is only used when its backend is named.
+    /// Whether this memory is used only if its backend is named.
     #[serde(default)]
     pub only_when_named: bool,
 }

@@ -27,11 +27,11 @@ pub struct CpuTable {
     pub interval_ns: u64,
     /// Every present CPU, ascending.
     pub cpus: Vec<CpuRow>,
-    /// Every thread that this process could look at.
+    /// Every thread that this process could see.
     pub threads: Vec<ThreadRow>,
     /// Every numbered interrupt line.
     pub lines: Vec<LineRow>,
-    /// What could not be found out.
+    /// What could not be read, and why.
     pub warnings: Vec<Warning>,
 }
 
@@ -39,7 +39,7 @@ pub struct CpuTable {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuRow {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: CpuId,
     /// Package (socket).
     pub chip: Option<u32>,
@@ -47,31 +47,31 @@ pub struct CpuRow {
     pub core: Option<u32>,
     /// Number of this hardware thread within its core, from 0; absent if the core has only one.
     pub hardware_thread: Option<u32>,
-    /// The other hardware threads of its core.
+    /// The other hardware threads of the CPU's core.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub siblings: CpuSet,
     /// NUMA node.
     pub node: Option<u32>,
     /// `performance` or `efficiency` on hybrid processors.
     pub kind: Option<String>,
-    /// Whether it is switched on.
+    /// Whether the CPU is online.
     pub online: bool,
-    /// What is kept away from it.
+    /// What is kept away from the CPU.
     pub shielding: Shielding,
-    /// Threads that may run on it; absent while it is offline.
+    /// Threads that may run on the CPU; absent while the CPU is offline.
     pub threads: Option<ThreadCounts>,
-    /// Interrupts that it handled in the interval, the most frequent first; softirqs are left out.
+    /// Interrupts that the CPU handled in the interval, the most frequent first; softirqs are left out.
     #[serde(default)]
     pub interrupts: Vec<InterruptRecord>,
-    /// Whether the periodic tick was stopped at that moment; absent if the kernel does not show it.
+    /// Whether the periodic tick was stopped when the table was made; absent if the kernel does not show this.
     pub tick_stopped: Option<bool>,
-    /// Frequency at that moment, as the kernel states it.
+    /// Frequency when the table was made, as the kernel states it.
     pub frequency_hz: Option<u64>,
     /// Frequency governor.
     pub governor: Option<String>,
-    /// The deepest idle state that it may enter.
+    /// The deepest idle state that the CPU may enter.
     pub idle_limit: Option<IdleLimit>,
-    /// Its last-level cache of level 3.
+    /// The CPU's level-3 cache.
     pub l3: Option<L3Domain>,
 }
 
@@ -79,24 +79,24 @@ pub struct CpuRow {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shielding {
-    /// No thread that may run on unshielded CPUs may run here.
+    /// Whether no thread that may run on unshielded CPUs may run on this CPU.
     pub processes: Option<bool>,
-    /// No interrupt line that could be moved is allowed here.
+    /// Whether no movable interrupt line may interrupt this CPU.
     pub interrupts: Option<bool>,
-    /// The periodic tick stops while a single task runs (`nohz_full`).
+    /// Whether the periodic tick stops while a single task runs (`nohz_full`).
     pub local_timer: Option<bool>,
 }
 
 /// How many threads may run on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadCounts {
-    /// Those that may also run elsewhere, or anywhere: they are here by chance.
+    /// Threads that may also run on unshielded CPUs.
     pub movable: u64,
-    /// Those whose affinity was set to this CPU, or to shielded ones.
+    /// Threads whose affinity was set to this CPU or to shielded CPUs.
     pub bound: u64,
-    /// Those that the kernel pinned to this CPU for good.
+    /// Threads that the kernel pinned to this CPU permanently.
     pub pinned: u64,
-    /// Workers of the kernel's workqueues that may run on several CPUs: they follow the masks of their queues.
+    /// Workers of workqueues that may run on several CPUs, as the masks of their queues allow.
     pub workers: u64,
 }
 
@@ -104,14 +104,14 @@ pub struct ThreadCounts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadKind {
-    /// Its CPUs can be changed, and it may use unshielded ones.
+    /// The thread's CPUs can be changed, and it may use unshielded CPUs.
     Movable,
-    /// Its affinity can be changed, and was set to one CPU or to shielded ones.
+    /// The thread's affinity can be changed, and was set to one CPU or to shielded CPUs.
     Bound,
-    /// It has one CPU, and the kernel refuses to change that (`PF_NO_SETAFFINITY`).
+    /// The thread has one CPU, and the kernel refuses to change this (`PF_NO_SETAFFINITY`).
     Pinned,
-    /// It may use several CPUs, and the kernel refuses to change that thread by thread: a worker of an unbound
-    /// workqueue, or the rescuer of one, which runs when memory is short.
+    /// The thread may use several CPUs, and the kernel refuses to change them for one thread: a worker of an unbound
+    /// workqueue, or the queue's rescuer, which runs when memory is short.
     Worker,
 }
 
@@ -125,15 +125,15 @@ pub struct ThreadRow {
     pub tid: u32,
     /// Its name.
     pub name: String,
-    /// What decides which CPUs it may use.
+    /// What decides which CPUs the thread may use.
     pub kind: ThreadKind,
-    /// Whether it is a thread of the kernel.
+    /// Whether this is a kernel thread.
     pub kernel: bool,
     /// Scheduling policy: `other`, `fifo`, `rr`, `batch`, `idle`, `deadline`.
     pub policy: String,
     /// Real-time priority; absent for the other policies.
     pub priority: Option<u32>,
-    /// CPUs that it may use.
+    /// CPUs that the thread may use.
     pub cpus: CpuSet,
 }
 
@@ -141,16 +141,16 @@ pub struct ThreadRow {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LineRow {
-    /// Its number.
+    /// The line's number.
     pub line: u32,
     /// Chip and device, as in /proc/interrupts.
     pub description: String,
-    /// CPUs that it may interrupt.
+    /// CPUs that the line may interrupt.
     pub cpus: CpuSet,
-    /// CPUs that it is sent to now; absent on kernels that do not say.
+    /// CPUs that the line interrupts now; absent if the kernel does not report this.
     pub effective: Option<CpuSet>,
-    /// Whether its CPUs can be changed from user space; managed and per-CPU lines cannot be moved. Kernels before 6.11
-    /// do not report it; there it counts as movable unless debugfs shows otherwise.
+    /// Whether the line's CPUs can be changed from user space; managed and per-CPU lines cannot be moved. Kernels
+    /// before 6.11 do not report this: on them a line counts as movable unless debugfs shows otherwise.
     pub movable: bool,
 }
 
@@ -160,7 +160,7 @@ pub struct LineRow {
 pub struct IdleLimit {
     /// Its name.
     pub name: String,
-    /// Worst time to leave it.
+    /// Longest time to leave the state, as the kernel states it.
     pub exit_latency_ns: Option<u64>,
 }
 
@@ -168,9 +168,9 @@ pub struct IdleLimit {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct L3Domain {
-    /// The kernel's number for it, as in resctrl; absent without one.
+    /// The kernel's number of the cache, as in resctrl; absent without a number.
     pub id: Option<u32>,
-    /// CPUs that share it.
+    /// CPUs that share the cache.
     pub cpus: CpuSet,
 }
 

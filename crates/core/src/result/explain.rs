@@ -18,9 +18,9 @@ pub const EXPLAIN_FORMAT: &str = "whylate.explain/1";
 pub struct ExplainResult {
     /// [`EXPLAIN_FORMAT`].
     pub format: String,
-    /// Records that were walked, decoded or not; of all traces together.
+    /// Records of all traces that were read, decoded or not.
     pub events: u64,
-    /// Whether there are late moments, there are none, or the traces are not enough.
+    /// Whether the traces show late moments, show none, or cannot tell.
     #[serde(default)]
     pub answer: ExplainAnswer,
     /// Why the traces are not enough and what to record, or what `none` is based on.
@@ -30,17 +30,17 @@ pub struct ExplainResult {
     pub traces: Vec<ExplainedTrace>,
     /// The spikes, largest latency first.
     pub spikes: Vec<ExplainedSpike>,
-    /// The run that was explained, if it was a run.
+    /// The run that was explained, if a run was given.
     pub run: Option<String>,
-    /// What that run was.
+    /// Facts about this run.
     pub of_run: Option<ExplainedRun>,
-    /// What the run's probes measured themselves, largest first; on CLOCK_MONOTONIC.
+    /// Spikes that the run's own probes measured, largest first; times are CLOCK_MONOTONIC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Spike>,
-    /// The kernel's messages about latency, the worst first, if its log was read.
+    /// The kernel's messages about latency, the worst first, if a kernel log was read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<LogMessage>,
-    /// What the traces do not say, and what to record so that they do.
+    /// What the traces do not show, and what to record to show it.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }
@@ -49,15 +49,14 @@ words! {
     /// The answer to the question whether something was late.
     #[derive(Default)]
     pub enum ExplainAnswer: "an answer" {
-        /// Latencies above the threshold were found, or the one that a header states.
+        /// Latencies above the threshold were found, or the latency that a trace's header states.
         Found = "found",
-        /// Every wake-up or sample in question is in the trace, and none is above the threshold.
+        /// The trace has every wake-up or sample in question, and none of them is above the threshold.
         None = "none",
-        /// The trace does not show it.
+        /// The trace does not show whether a task was late.
         #[default]
         CannotTell = "cannot_tell",
-        /// It is a log of the kernel: `messages` are about latency, and they cannot show that a task was late because
-        /// of them.
+        /// The file is a kernel log: `messages` are about latency, but do not show that they made a task late.
         Log = "log",
     }
 }
@@ -65,55 +64,55 @@ words! {
 words! {
     /// How a task was late.
     pub enum LateWhat: "a kind of latency" {
-        /// From its timer or its wake-up to the moment at which it ran.
+        /// Late from its timer or wake-up to the moment at which the task ran.
         Wakeup = "wakeup",
-        /// It was runnable, and another thread had its CPU.
+        /// Late because another thread had the CPU while the task was runnable.
         Preempted = "preempted",
-        /// It slept in the middle of its work.
+        /// Late because the task slept in the middle of its work.
         Blocked = "blocked",
-        /// A sample that a tracer took.
+        /// A sample of a tracer.
         Sample = "sample",
     }
 }
 
-/// A late moment of a task, not explained.
+/// A moment at which a task was late, not explained.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LateTask {
-    /// Its command; the tracer's name for hardware noise.
+    /// Command of the task; for hardware noise, the tracer's name.
     pub task: String,
-    /// Its thread id, when it is known.
+    /// The task's thread id, if it is known.
     pub pid: Option<u32>,
-    /// Its priority as the kernel counts, when it is known.
+    /// The task's priority as the kernel counts, if it is known.
     pub priority: Option<i32>,
-    /// The CPU that it ran on at last.
+    /// The CPU on which the task ran at last.
     pub cpu: CpuId,
-    /// How it was late.
+    /// How the task was late.
     pub what: LateWhat,
-    /// By how much.
+    /// How late the task was.
     pub latency_ns: u64,
-    /// When it ran.
+    /// When the task ran.
     pub at_ns: u64,
 }
 
 words! {
-    /// What set a threshold.
+    /// What set the threshold.
     #[derive(Default)]
     pub enum ThresholdFrom: "what set a threshold" {
-        /// Nothing: 100 us.
+        /// No setting: the default of 100 us.
         #[default]
         Default = "default",
         /// The user.
         Given = "given",
         /// The task's own break marker.
         Marker = "marker",
-        /// The limit at which a tracer stopped the trace: latencies as long as the one that it stopped at.
+        /// The limit at which a tracer stopped the trace: the latency at that moment.
         Stop = "stop",
-        /// The tracer's own threshold: each of its samples is above it.
+        /// The tracer's own threshold, which each of its samples exceeds.
         Tracer = "tracer",
         /// The latency in the header of a latency tracer.
         Header = "header",
-        /// The moment that the trace was kept for.
+        /// The late moment for which the trace was kept.
         Kept = "kept",
     }
 }
@@ -122,13 +121,13 @@ words! {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExplainedRun {
-    /// The name of its plan.
+    /// The name of the run's plan.
     pub plan: String,
     /// The machine's name.
     pub host: String,
-    /// Release of its kernel.
+    /// Release of the machine's kernel.
     pub kernel: String,
-    /// When it began.
+    /// When the run began.
     pub started_at: String,
     /// The cell, if only one is explained.
     pub cell: Option<String>,
@@ -153,28 +152,28 @@ impl ExplainedRun {
 pub struct ExplainedTrace {
     /// The file; `-` is standard input.
     pub path: String,
-    /// The cell of the run that kept it.
+    /// The cell of the run in which the trace was kept.
     pub cell: Option<String>,
     /// `tracefs text`, `trace.dat v7`, …
     pub format: String,
-    /// The tracer that made it, when the file says so.
+    /// The tracer that made the trace, if the file names it.
     pub tracer: Option<String>,
-    /// The trace's clock, when the file says so.
+    /// The trace's clock, if the file names it.
     pub clock: Option<String>,
-    /// Release of the kernel, when the file says so.
+    /// Release of the kernel, if the file states it.
     pub kernel: Option<String>,
-    /// The task whose spikes were looked for: a command, or a thread id; absent when no task was found.
+    /// The task whose spikes were looked for: a command or a thread id; absent if no task was found.
     pub task: Option<String>,
-    /// Why that task, in half a sentence.
+    /// Why this task was chosen, as half a sentence.
     pub task_reason: String,
     /// The period that was used if no timer shows the expected moment.
     pub period_ns: Option<u64>,
-    /// Whether the period was inferred from the task's rhythm; otherwise it was given.
+    /// Whether the period was inferred from the task's rhythm; if not, it was given.
     #[serde(default)]
     pub period_inferred: bool,
     /// Latencies up to this one are not spikes.
     pub threshold_ns: u64,
-    /// What set it.
+    /// What set the threshold.
     #[serde(default)]
     pub threshold_from: ThresholdFrom,
     /// The answer of this trace alone.
@@ -182,14 +181,14 @@ pub struct ExplainedTrace {
     pub answer: ExplainAnswer,
     /// Why the trace is not enough and what to record, or what `none` is based on.
     pub answer_reason: Option<String>,
-    /// The largest latency of the tasks that were looked for, above the threshold or not.
+    /// The largest latency of the chosen tasks, above the threshold or not.
     pub worst: Option<LateTask>,
     /// Other tasks that were late by more than the threshold, each with its worst moment, latest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also_late: Vec<LateTask>,
-    /// How often the tasks that were looked for ran after a sleep.
+    /// How often the chosen tasks ran after a sleep.
     pub wakeups: u64,
-    /// Spikes above the threshold; those beyond `--top` are counted and not explained.
+    /// Spikes above the threshold; only `--top` of them are explained.
     pub spikes_found: u64,
     /// Events that the kernel lost, if the file says so.
     #[serde(default)]
@@ -202,26 +201,26 @@ pub struct ExplainedTrace {
 pub struct ExplainedSpike {
     /// Command of the late task; the tracer's own name for hardware noise.
     pub task: String,
-    /// Its thread id, when it is known.
+    /// The task's thread id, if it is known.
     pub pid: Option<u32>,
-    /// Its priority as the kernel counts (0 to 98 real time, smaller is more urgent), when it is known.
+    /// The task's priority as the kernel counts (0 to 98 real time, smaller is more urgent), if it is known.
     pub priority: Option<i32>,
-    /// The CPU that it ran on at last.
+    /// The CPU on which the task ran at last.
     pub cpu: CpuId,
-    /// When it should have run.
+    /// When the task should have run.
     pub expected_ns: u64,
-    /// When it ran.
+    /// When the task ran.
     pub actual_ns: u64,
-    /// The difference.
+    /// How late the task was: `actual_ns` less `expected_ns`.
     pub latency_ns: u64,
     /// What the expected moment is based on.
     pub expected_from: ExpectedFrom,
     /// By how much the expected moment may be wrong.
     #[serde(default)]
     pub expected_error_ns: u64,
-    /// Who did it.
+    /// The main cause.
     pub cause: Cause,
-    /// The other contributors, largest share first.
+    /// The other causes, largest share first.
     #[serde(default)]
     pub also: Vec<Cause>,
     /// What happened between the expected and the actual moment: segments without gap or overlap.
@@ -229,25 +228,25 @@ pub struct ExplainedSpike {
     /// Records of the trace that the explanation is based on, in the order of time.
     #[serde(default)]
     pub evidence: Vec<EvidenceLine>,
-    /// What the hwlat tracer wrote of its sample.
+    /// The hwlat tracer's sample.
     pub hwlat: Option<HwlatSample>,
     /// Events that were lost on the CPUs of the spike within its window.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lost: u64,
-    /// Index of its trace in `traces`.
+    /// Index of the spike's trace in `traces`.
     #[serde(default)]
     pub trace: usize,
 }
 
-/// A sample of the hwlat tracer, as it recorded it.
+/// A sample of the hwlat tracer, as the tracer recorded it.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HwlatSample {
-    /// Largest gap between the two reads of one turn of its loop.
+    /// Largest gap between the two clock reads in one turn of the tracer's loop.
     pub inner_ns: u64,
-    /// Largest gap between two turns.
+    /// Largest gap between two turns of the loop.
     pub outer_ns: u64,
-    /// Gaps above the tracer's threshold in its window.
+    /// Gaps above the tracer's threshold in the sample's window.
     pub count: Option<u32>,
     /// Time in non-maskable interrupts.
     pub nmi_ns: Option<u64>,
@@ -261,7 +260,7 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// What an expected moment is based on, best first.
+/// What the expected moment is based on, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExpectedFrom {
@@ -269,15 +268,15 @@ pub enum ExpectedFrom {
     Timer,
     /// The latency that a tracer printed (timerlat, osnoise, hwlat).
     Tracer,
-    /// The latency that the task wrote into the trace when it stopped it (cyclictest's break marker).
+    /// The latency that the task wrote into the trace when the task stopped the trace (cyclictest's break marker).
     Marker,
     /// The latency that whylate's own probe measured.
     Probe,
-    /// The last time that it went to sleep, and its period.
+    /// The task's last sleep and its period.
     Period,
-    /// The moment at which something woke it; delays before that are not seen.
+    /// The moment at which something woke the task; delays before the wake-up are not seen.
     Wakeup,
-    /// The moment at which it was taken off the CPU, or began to wait, before it had finished.
+    /// The moment at which the task was preempted or began to wait in the middle of its work.
     Interrupted,
 }
 
@@ -285,17 +284,17 @@ pub enum ExpectedFrom {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TimelineSegment {
-    /// Its begin.
+    /// Start of this part.
     pub from_ns: u64,
-    /// Its end.
+    /// End of this part.
     pub to_ns: u64,
-    /// The CPU on which it happened.
+    /// The CPU on which this happened.
     pub cpu: CpuId,
     /// What happened, in a few words.
     pub what: String,
-    /// The kind of cause that it counts for; absent for what every wake-up needs (a context switch).
+    /// The kind of cause to which this part counts; absent for what every wake-up needs (a context switch).
     pub kind: Option<CauseKind>,
-    /// The kernel function that covers it, where it is known.
+    /// The kernel function that ran, if it is known.
     pub function: Option<String>,
 }
 
@@ -315,14 +314,14 @@ impl ExplainResult {
 /// A record of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EvidenceLine {
-    /// When.
+    /// When the record was written.
     pub at_ns: u64,
-    /// Where.
+    /// The CPU of the record.
     pub cpu: CpuId,
     /// Byte offset of the record in the file.
     pub offset: u64,
     /// The record, as text.
     pub text: String,
-    /// What it shows.
+    /// What the record shows.
     pub meaning: String,
 }

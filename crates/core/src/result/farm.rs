@@ -5,9 +5,9 @@ use serde::Serialize;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FarmBoard {
-    /// Its name; a lake that others write to may hold any text.
+    /// The machine's name; a lake that others write to may hold any text.
     pub host: String,
-    /// A series of each plan (the one that was latest in its newest run), or every series.
+    /// Every series, or one series of each plan: the one that was latest in the plan's newest run.
     pub series: Vec<FarmSeries>,
 }
 
@@ -33,8 +33,8 @@ pub struct FarmSeries {
     pub runs: Vec<FarmRun>,
     /// What is wrong with the plan on this machine now.
     pub alarms: Vec<FarmAlarm>,
-    /// The quantiles leave missed periods out, those of all runs: an earlier version pushed at least one of them, which has
-    /// no others.
+    /// No quantiles of this series count missed periods: an earlier version pushed at least one run, and this run has
+    /// only such quantiles.
     pub leaves_missed_out: bool,
     /// The runs from which limits are learnt; absent if the answer does not say.
     pub teaching_runs: Option<u64>,
@@ -56,19 +56,19 @@ pub struct FarmRun {
     pub name: String,
     /// When it began: RFC 3339, UTC.
     pub started_at: String,
-    /// The same in seconds since 1970.
+    /// When it began, in seconds since 1970.
     pub started_s: u64,
     pub kernel: String,
     pub machine: String,
     pub verdict: Option<Verdict>,
-    /// What was asked for and does not hold.
+    /// Requested conditions that the machine does not meet.
     pub mismatches: String,
     /// What the farm file says of the machine: a list of `KEY=VALUE`.
     pub labels: Vec<String>,
     pub limit_ns: Option<u64>,
     /// The largest latency in any cell.
     pub max_ns: Option<u64>,
-    /// The [`FarmRun::QUANTILES`] of the series, of the CPU with the largest one; with missed periods, unless
+    /// The [`FarmRun::QUANTILES`] of the series, of the CPU with the largest; missed periods count, unless
     /// [`FarmSeries::leaves_missed_out`].
     pub quantiles_ns: [Option<u64>; 4],
 }
@@ -98,7 +98,7 @@ pub struct FarmComparison {
     pub probe: String,
     /// What the data show for the ratio.
     pub outcome: Outcome,
-    /// The second group over the first one: the geometric mean over machines.
+    /// Ratio of the second group to the first: the geometric mean over machines.
     pub ratio: f64,
     /// The lower end of its 95 % interval; absent with one machine.
     #[serialize_always]
@@ -107,18 +107,18 @@ pub struct FarmComparison {
     pub ratio_high: Option<f64>,
     /// The p value of "no difference", corrected for the number of comparisons.
     pub p_value: f64,
-    /// The part of the spread of machines' ratios that their runs do not explain, from 0 to 1.
+    /// The part of the spread between machines that the spread of their runs does not explain, from 0 to 1.
     pub heterogeneity: f64,
-    /// By which factor the ratio of a typical machine differs from that of all, apart from the spread of its runs.
+    /// Factor by which a typical machine's ratio differs from the ratio of all, without the spread of runs.
     pub spread: f64,
     /// Each machine that has enough runs of both groups.
     pub boards: Vec<FarmEffect>,
     pub left_out: Vec<String>,
-    /// Whether they are too few to tell that one of them differs from the others: none then `disagrees`, which shows nothing.
+    /// Whether there are too few machines to find one that differs; `disagrees` is then false for all of them.
     pub too_few_boards: bool,
     /// Whether the figures leave missed periods out, because an earlier version pushed some of the runs.
     pub leaves_missed_out: bool,
-    /// How many machines of either group were compared with each other; absent if each is compared with itself.
+    /// The numbers of machines in the two groups; absent if each machine is compared with itself.
     pub apart: Option<(usize, usize)>,
 }
 
@@ -133,11 +133,11 @@ impl FarmComparison {
 pub struct FarmEffect {
     pub host: String,
     pub runs: [usize; 2],
-    /// The second group over the first one.
+    /// Ratio of the second group to the first.
     pub ratio: f64,
-    /// The lower end of its 95 % interval, by its own runs.
+    /// The lower end of the ratio's 95 % interval, from this machine's runs.
     pub ratio_low: f64,
     pub ratio_high: f64,
-    /// Whether it differs from what the other machines show.
+    /// Whether this machine differs from the other machines.
     pub disagrees: bool,
 }

@@ -17,28 +17,28 @@ pub const FIX_FORMAT: &str = "whylate.fix/1";
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixArm {
-    /// What it changes; its name is the stable id of the recommendation.
+    /// The treatment; its name is the stable id of the recommendation.
     #[serde(flatten)]
     pub treatment: TreatmentPlan,
-    /// Why it may help, in one sentence.
+    /// Why the treatment may help, in one sentence.
     pub reason: String,
-    /// The causes (`irq`) and findings (`deep-idle-states`) that it answers.
+    /// The causes (`irq`) and findings (`deep-idle-states`) that the treatment answers.
     pub answers: Vec<String>,
-    /// The rows of the ledger that it may remove, by name. If there are any, it is judged by their late time too.
+    /// Names of the ledger's rows that the treatment may remove; their late time also judges the treatment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removes: Vec<String>,
-    /// The systemd service of the process that it is about, if it has one.
+    /// The systemd service of the process that the treatment changes, if there is one.
     pub service: Option<String>,
 }
 
 /// A treatment that was not tried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FixLeftOut {
-    /// Its id.
+    /// The treatment's id.
     pub id: String,
-    /// Why it was considered.
+    /// Why the treatment was considered.
     pub reason: String,
-    /// Why it was not tried.
+    /// Why the treatment was not tried.
     pub why: String,
 }
 
@@ -48,33 +48,33 @@ pub struct FixLeftOut {
 pub struct FixCause {
     /// `irq`, `idle_exit`, …
     pub kind: String,
-    /// Who.
+    /// Who caused the delay.
     pub actor: Option<String>,
-    /// Spikes of which it was the main cause.
+    /// Spikes of which this was the main cause.
     pub spikes: u32,
-    /// Its part of the late time of all spikes, in [0, 1].
+    /// The cause's part of the late time of all spikes, in [0, 1].
     pub share: f64,
 }
 
 words! {
-    /// What a search is for.
+    /// What the search is for.
     #[derive(Default)]
     pub enum FixMode: "a mode" {
-        /// Which treatments help.
+        /// To find which treatments help.
         #[default]
         Search = "search",
-        /// Whether what was proved earlier still helps.
+        /// To check whether the treatments that were proved earlier still help.
         Verify = "verify",
-        /// Which of the settings that are used help.
+        /// To find which of the settings in use help.
         Audit = "audit",
     }
 }
 
-/// The rules of a search, in `run.json` before it measures.
+/// The rules of a search; `run.json` has them before the search measures.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRegistration {
-    /// What it is for.
+    /// What the search is for.
     #[serde(default)]
     pub mode: FixMode,
     /// The statistic to lower.
@@ -87,45 +87,45 @@ pub struct FixRegistration {
     pub seed: u64,
     /// How long the search may take.
     pub budget: Nanos,
-    /// The cell that is treated; chosen after the first measurement, before the search.
+    /// The cell with the treatments; chosen after the first measurement, before the search.
     pub cell: Option<String>,
-    /// The causes of its spikes.
+    /// The causes of this cell's spikes.
     #[serde(default)]
     pub causes: Vec<FixCause>,
-    /// What is tried; empty until it is known.
+    /// The treatments to try; empty until they are chosen.
     #[serde(default)]
     pub arms: Vec<FixArm>,
-    /// How many of the first arms answer causes and are screened before the others; 0: all are screened at once.
+    /// How many of the first `arms` answer causes and are screened before the rest; 0: all are screened together.
     #[serde(default)]
     pub first: u32,
-    /// What is not tried, and why.
+    /// Treatments that are not tried, and why.
     #[serde(default)]
     pub left_out: Vec<FixLeftOut>,
-    /// What the user agreed to beforehand: ids of treatments, or `all`.
+    /// Treatments that the user agreed to beforehand: their ids, or `all`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub yes: Vec<String>,
-    /// What the user forbade.
+    /// Treatments that the user forbade, by id.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub never: Vec<String>,
-    /// Whether the arms are chosen: the search has begun.
+    /// Whether `arms` are chosen and the search has begun.
     #[serde(default)]
     pub begun: bool,
 }
 
 words! {
-    /// What a repeat of a search is for.
+    /// What a repeat of the search is for.
     pub enum FixPhase: "a phase" {
-        /// Which treatment looks best; claims nothing.
+        /// To see which treatment looks best; this proves nothing.
         Screen = "screen",
-        /// Whether the best one helps, on fresh data.
+        /// To check on fresh data whether the best treatment helps.
         Confirm = "confirm",
-        /// Whether a part of the proved set is needed in it.
+        /// To check whether each treatment of the proved set is needed.
         LeaveOut = "leave_out",
-        /// Whether what is left of the set helps.
+        /// To check whether the rest of the set helps.
         Combine = "combine",
-        /// Whether a setting helps in addition to the others that are used.
+        /// To check whether a setting helps in addition to the other settings in use.
         Without = "without",
-        /// Whether the settings that help are as good as all of them.
+        /// To check whether the settings that help are together as good as all settings.
         Reduce = "reduce",
     }
 }
@@ -134,7 +134,7 @@ words! {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixStep {
-    /// What it was for.
+    /// The phase of the search.
     pub phase: FixPhase,
     /// The treatments in force, by id.
     pub treatments: Vec<String>,
@@ -142,7 +142,7 @@ pub struct FixStep {
     pub cell: String,
     /// The repeat of that cell, from 1.
     pub repeat: u32,
-    /// The goal's statistic; absent when the repeat failed.
+    /// The statistic to lower; absent if the repeat failed.
     pub value: Option<f64>,
     /// Other statistics, by name (`timer p50`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -153,37 +153,37 @@ pub struct FixStep {
     /// Late time of each cause that a treatment may remove, in ns per measured second.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub causes: BTreeMap<String, f64>,
-    /// What it cost in addition: `power` in watts, where the processor counts it.
+    /// Other costs: `power` in watts, if the processor counts it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs: BTreeMap<String, f64>,
-    /// Why it failed.
+    /// Why the repeat failed.
     pub error: Option<String>,
-    /// How long it took.
+    /// How long the repeat took.
     pub took_ns: u64,
 }
 
 words! {
-    /// What is known of a treatment after a search.
+    /// What the search shows about a treatment.
     pub enum FixOutcome: "an outcome" {
         /// Shown to help by more than the margin; part of the recommendation.
         Proved = "proved",
         /// Shown to help by more than the margin in addition to the other settings.
         Helps = "helps",
-        /// Proved, and not needed in addition to the others.
+        /// Proved, but not needed in addition to the other treatments.
         NotNeeded = "not_needed",
         /// Shown to help, and refused: something else got worse.
         Refused = "refused",
         /// Makes no difference larger than the margin.
         Equivalent = "equivalent",
-        /// Makes it worse by more than the margin.
+        /// Makes the statistic worse by more than the margin.
         Harms = "harms",
-        /// Was confirmed, and nothing is shown.
+        /// Tested on fresh data, without a clear result.
         CannotTell = "cannot_tell",
-        /// Others looked better; it was not tested on fresh data.
+        /// Not tested on fresh data, because other treatments looked better.
         NotConfirmed = "not_confirmed",
-        /// Was not measured: the search ended before.
+        /// Not measured: the search ended first.
         NotTried = "not_tried",
-        /// It could not be applied, or not be measured.
+        /// Could not be applied or measured.
         Failed = "failed",
     }
 }
@@ -192,20 +192,20 @@ words! {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixArmResult {
-    /// Its id.
+    /// The treatment's id.
     pub id: String,
-    /// What is known of it.
+    /// What the search shows about the treatment.
     pub outcome: FixOutcome,
-    /// Why it was refused, or failed.
+    /// Why the treatment was refused or failed.
     pub why: Option<String>,
     /// The goal's statistic in each repeat of the first screening.
     #[serde(default)]
     pub screened: Vec<f64>,
-    /// Rounds of the first screening that it survived.
+    /// Rounds of the first screening that the treatment passed.
     pub rounds: u32,
 }
 
-/// What the pairs of a claim show for the causes that its treatments answer.
+/// What the pairs of a claim show about the causes that its treatments should remove.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixRemoval {
@@ -213,53 +213,53 @@ pub struct FixRemoval {
     pub causes: Vec<String>,
     /// Their late time in the pairs, in ns per measured second: control, candidate.
     pub pairs: Vec<[f64; 2]>,
-    /// Evidence after each pair that at least half of it is gone.
+    /// Evidence, after each pair, that at least half of this late time is gone.
     pub evidence: Vec<f64>,
-    /// Whether that is proved.
+    /// Whether at least half of the late time is proved to be gone.
     pub proved: bool,
-    /// Pairs in which at least half of it was gone.
+    /// Pairs in which at least half of the late time was gone.
     pub removed_in: u32,
-    /// Pairs with such late time on a side.
+    /// Pairs in which at least one side had this late time.
     pub tells_in: u32,
     /// Median of the late time without the treatments, in ns per s.
     pub before_ns_per_s: f64,
-    /// The same with them.
+    /// Median of the late time with the treatments, in ns per s.
     pub after_ns_per_s: f64,
 }
 
-/// A comparison of two sets of treatments on data that did not choose them.
+/// A comparison of two sets of treatments on fresh data.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FixClaim {
-    /// What it was for.
+    /// The phase of the search.
     pub phase: FixPhase,
     /// The treatments that were in force on both sides.
     pub control: Vec<String>,
-    /// The treatments of the other side.
+    /// The treatments that were in force only on the candidate's side.
     pub candidate: Vec<String>,
     /// Values of the pairs: control, candidate.
     pub pairs: Vec<[f64; 2]>,
     /// Evidence after each pair.
     pub evidence: Vec<f64>,
-    /// The evidence from which it is proved; with a `removal`, in each of the two ways.
+    /// The evidence that a proof needs; with a `removal`, each of the two proofs needs it.
     pub needed: f64,
     /// Whether the goal's statistic is proved to be lower by more than the margin; absent for claims that are not
     /// proved.
     pub lowers_goal: Option<bool>,
     /// The causes that its treatments answer; absent if the ledger has none.
     pub removal: Option<FixRemoval>,
-    /// What is shown.
+    /// What the comparison shows.
     pub outcome: FixOutcome,
     /// Median ratio candidate / control.
     pub ratio: Option<f64>,
-    /// Lower end of its 95 % confidence sequence; absent if the pairs do not bound it.
+    /// Lower end of the ratio's 95 % confidence sequence; absent if the pairs give no bound.
     pub ratio_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the ratio's 95 % confidence sequence.
     pub ratio_high: Option<f64>,
     /// Other statistics, rates of loads and power: median ratio candidate / control.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub others: BTreeMap<String, f64>,
-    /// Why a proof is refused.
+    /// Why the proof is refused.
     pub refused: Option<String>,
 }
 
@@ -278,15 +278,15 @@ impl FixClaim {
 words! {
     /// What a search answers.
     pub enum FixAnswer: "an answer" {
-        /// A set of treatments is proved.
+        /// A set of treatments is proved to help.
         Proved = "proved",
-        /// The goal is met as the machine is.
+        /// The machine meets the goal without a treatment.
         NothingNeeded = "nothing_needed",
-        /// Nothing is proved.
+        /// No treatment is proved to help.
         NothingProved = "nothing_proved",
         /// Nothing can be tried here.
         NothingToTry = "nothing_to_try",
-        /// Each setting that is used was looked at.
+        /// Each setting in use was tested.
         Audited = "audited",
         /// Proposals only: nothing was tried.
         Advised = "advised",
@@ -298,9 +298,9 @@ words! {
 /// A file that installs what was proved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FixFile {
-    /// Where it belongs: `/etc/sysctl.d/90-whylate.conf`.
+    /// Path of the file: `/etc/sysctl.d/90-whylate.conf`.
     pub path: String,
-    /// Its text.
+    /// Content of the file.
     pub text: String,
 }
 
@@ -312,7 +312,7 @@ pub struct FixResult {
     pub format: String,
     /// The run directory; empty without one.
     pub run: String,
-    /// How far it came.
+    /// How far the search came.
     pub state: RunState,
     /// The answer.
     pub answer: FixAnswer,
@@ -326,23 +326,23 @@ pub struct FixResult {
     /// Whether the goal's limit was kept in all repeats of the recommended treatments, as measured; absent without a limit, or
     /// without a recommendation.
     pub reached: Option<bool>,
-    /// What is known of each.
+    /// What the search shows about each treatment.
     pub results: Vec<FixArmResult>,
     /// The comparisons on fresh data.
     pub claims: Vec<FixClaim>,
     /// Repeats that were measured for the search.
     pub repeats: u32,
-    /// How long they took.
+    /// How long these repeats took.
     pub took_ns: u64,
-    /// What installs the recommended treatments.
+    /// Files that install the recommended treatments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FixFile>,
     /// Recommended treatments that no file can install, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_hand: Vec<FixLeftOut>,
-    /// Whether the machine is as it was; absent while that is not known.
+    /// Whether the machine has its former settings; absent while this is not known.
     pub restored: Option<bool>,
-    /// What was not measured, or less well.
+    /// What was not measured, or measured less well.
     #[serde(default)]
     pub warnings: Vec<Warning>,
 }

@@ -9,20 +9,20 @@ pub const NOT_EXPLAINED: &str = "not explained";
 /// The name of the row for the waits in which the thread that had the CPU is not known.
 pub const WAITED_FOR_CPU: &str = "waited for a CPU (another thread had it)";
 
-/// What one cause took in some spikes.
+/// The late time of one cause in some spikes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LateTime {
     /// The kind of the cause.
     pub kind: CauseKind,
-    /// Who it was, without numbers that change from boot to boot.
+    /// Who caused the delay, without numbers that change from boot to boot.
     pub actor: Option<String>,
-    /// The kernel function, where it is known.
+    /// The kernel function, if it is known.
     pub function: Option<String>,
-    /// How much of the late time it covers.
+    /// How much of the late time the cause covers.
     pub ns: f64,
-    /// The most that it covers of one spike.
+    /// The most that the cause covers of one spike.
     pub largest_ns: f64,
-    /// The same as a part of all late time: those of all rows add up to 1.
+    /// The cause's part of all late time; the parts of all rows add up to 1.
     pub share: f64,
 }
 

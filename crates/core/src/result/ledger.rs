@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 /// The most causes of one series that have rows of their own.
 const ROWS_MAX: usize = 64;
 
-/// The late time that one cause took from one series on all CPUs. The rows of a series add up to the late time of its spikes;
-/// what nothing explains is `unattributed`.
+/// The late time that one cause took from one series on all CPUs. The rows of a series add up to the late time of its
+/// spikes; time without a known cause is `unattributed`.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LedgerRow {
-    /// The probe, joined to its series with a `/` if it has several.
+    /// The probe; if it has several series, `PROBE/SERIES`.
     pub probe: String,
     /// The kind of the cause; absent for the row of all other causes.
     pub kind: Option<CauseKind>,
-    /// Who it was, without numbers that change from boot to boot.
+    /// Who caused the delay, without numbers that change from boot to boot.
     pub actor: Option<String>,
-    /// The kernel function, where it is known.
+    /// The kernel function, if it is known.
     pub function: Option<String>,
-    /// Spikes to which it contributed.
+    /// Spikes to which the cause contributed.
     pub spikes: u64,
-    /// The late time that it took.
+    /// The late time that the cause took.
     pub total_ns: u64,
-    /// The most that it took of one spike.
+    /// The most that the cause took of one spike.
     pub max_ns: u64,
 }
 

@@ -112,13 +112,13 @@ pub const TREAT_FORMAT: &str = "whylate.treat/1";
 /// `format` of [`LoadResult`].
 pub const LOAD_FORMAT: &str = "whylate.load/1";
 
-/// What `whylate measure` prints, and what a result of another tool becomes.
+/// What `whylate measure` prints; results of other tools are converted to this form, too.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasureResult {
     /// [`MEASURE_FORMAT`].
     pub format: String,
-    /// The tool that measured, with its version, if it was not whylate.
+    /// The tool that measured, with its version, if not whylate.
     pub tool: Option<String>,
     /// The machine; absent if nothing is known about it, as in another tool's result.
     #[serde(default, skip_serializing_if = "Facts::is_unknown")]
@@ -129,13 +129,13 @@ pub struct MeasureResult {
     /// Interrupts on the measured CPUs while samples counted.
     #[serde(default)]
     pub interrupts: Vec<crate::record::InterruptRecord>,
-    /// Interrupts that other CPUs sent to the measured ones, by function and sender; only with causes.
+    /// Interrupts that other CPUs sent to the measured CPUs, by function and sender; only with causes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ipis: Vec<crate::record::IpiRecord>,
-    /// What the kernel counted on each measured CPU, and for the measuring thread there.
+    /// What the kernel counted for each measured CPU and for its measuring thread.
     #[serde(default)]
     pub counters: Vec<crate::record::CounterRecord>,
-    /// What was not measured, or less well.
+    /// What was not measured, or measured less well.
     pub warnings: Vec<Warning>,
     /// Whether a sample was above the break threshold, which ended the measurement.
     #[serde(default)]
@@ -145,19 +145,19 @@ pub struct MeasureResult {
 /// What one probe measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProbeResult {
-    /// Its name: `timer`, `stall`, …
+    /// The probe's name: `timer`, `stall`, …
     pub probe: String,
-    /// One entry per measured CPU, and per series where the probe has several (roundtrip: each method).
+    /// One entry for each measured CPU, and for each series if the probe has several (roundtrip: each method).
     pub cpus: Vec<CpuResult>,
     /// The largest spikes, largest first.
     pub spikes: Vec<Spike>,
     /// What each load of the cell achieved while this probe ran, without its time series.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rates: Vec<RateResult>,
-    /// The worst of each hour, for a measurement that took longer than one (task only).
+    /// The worst of each hour, for a measurement of more than one hour (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hours: Vec<HourResult>,
-    /// What said that the application was late (task only).
+    /// Triggers that said that the application was late (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerResult>,
 }
@@ -200,23 +200,23 @@ impl ProbeResult {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuResult {
-    /// The CPU (roundtrip: the asking one).
+    /// The CPU (roundtrip: the sender's).
     pub cpu: CpuId,
-    /// The series (roundtrip: the method; dispatch: what interrupts; histograms: its kind; tracer: its name); absent for
+    /// The series (roundtrip: the method; dispatch: the source; histograms: the kind; tracer: the name); absent for
     /// probes with one series.
     pub series: Option<String>,
     /// Number of samples (timer, dispatch: periods that ran; stall: loop turns; roundtrip: round trips; tracer: its
-    /// lines, of hwlat only windows with a gap).
+    /// lines, for hwlat only windows with a gap).
     pub samples: u64,
-    /// Absent without samples.
+    /// Quantiles of the samples; absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
     /// What else the probe reports: a row of [`TABLE`](crate::quantity::TABLE) each.
     #[serde(flatten)]
     pub quantities: Quantities,
-    /// When the largest sample ended; absent when no spike record holds it (stall: nothing above the threshold).
+    /// When the largest sample ended; absent if no spike record has this sample (stall: no gap above the threshold).
     pub max_at_ns: Option<u64>,
-    /// How long was measured; 0 if it is not known.
+    /// How long the probe measured; 0 if this is not known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub measured_ns: u64,
     /// The parts of a sample, if they can be measured (dispatch: `interrupt`, `wakeup`, `switch`; roundtrip: `there`,
@@ -254,23 +254,23 @@ impl CpuResult {
     }
 }
 
-/// What one source took from a loop that never sleeps.
+/// The time that one source took from a loop that never sleeps.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceResult {
     /// The kind of source.
     pub kind: CauseKind,
-    /// Who it was: the name of a thread, an interrupt's line and devices, a softirq vector.
+    /// Who took the time: a thread's name, an interrupt's line and devices, or a softirq vector.
     pub actor: Option<String>,
-    /// The kernel function, where it is known.
+    /// The kernel function, if it is known.
     pub function: Option<String>,
-    /// Gaps in which it had the CPU.
+    /// Gaps in which the source had the CPU.
     pub gaps: u64,
-    /// The time that it had in all of them.
+    /// The time that the source had the CPU in all gaps.
     pub total_ns: u64,
-    /// That time over the gaps.
+    /// Mean of this time over the gaps.
     pub mean_ns: f64,
-    /// The most that it had in one gap.
+    /// The longest time that the source had the CPU in one gap.
     pub max_ns: u64,
 }
 
@@ -296,7 +296,7 @@ pub struct PartResult {
     pub part: String,
     /// Number of samples.
     pub samples: u64,
-    /// Absent without samples.
+    /// Quantiles of the samples; absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
     /// `[lower edge in ns, count]` of every bucket with samples, ascending.
@@ -315,7 +315,7 @@ pub struct TimelinePoint {
     pub start_ns: u64,
     /// End of the interval.
     pub end_ns: u64,
-    /// Number of the repeat that it belongs to, from 1; absent in `measure`.
+    /// Number of the interval's repeat, from 1; absent in `measure`.
     pub repeat: Option<u32>,
     /// Samples in the interval.
     pub samples: u64,
@@ -340,7 +340,7 @@ pub struct PlanList {
 pub struct PlanLine {
     /// Its name.
     pub name: String,
-    /// What it answers.
+    /// The question that the plan answers.
     pub question: Option<String>,
 }
 
@@ -352,19 +352,19 @@ pub struct LoadResult {
     pub format: String,
     /// The kind of load: `memory`, `exec`, …
     pub load: String,
-    /// CPUs that it ran on.
+    /// CPUs on which the load ran.
     pub cpus: crate::cpus::CpuSet,
-    /// CPUs that it disturbs from there (tlb and ipi).
+    /// CPUs that the load disturbs (tlb and ipi).
     pub victims: Option<crate::cpus::CpuSet>,
-    /// How it works, for people: instruction set, device.
+    /// How the load works, for people: instruction set, device.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// What was in each buffer, for a memory load.
+    /// Size of each buffer of a memory load.
     pub working_set_bytes: Option<u64>,
-    /// The achieved rate; absent for a command whose output gives none.
+    /// The achieved rate; absent for a command whose output states no rate.
     pub rate: Option<RateResult>,
-    /// How long it ran.
+    /// How long the load ran.
     pub duration_ns: u64,
-    /// What was done otherwise than asked.
+    /// What was done differently than requested.
     pub warnings: Vec<Warning>,
 }

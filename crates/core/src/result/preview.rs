@@ -17,15 +17,15 @@ pub struct PreviewResult {
     pub plan: Plan,
     /// The measured CPUs.
     pub target: String,
-    /// About how long it takes.
+    /// About how long the run takes.
     pub duration_ns: u64,
     /// The cells, in the plan's order.
     pub cells: Vec<PreviewCell>,
-    /// Names of the cells in the order of their repeats; each run draws its own unless the plan has a seed.
+    /// Names of the cells in the order of their repeats; each run draws its own order unless the plan has a seed.
     pub order: Vec<String>,
     /// The statistic that decides.
     pub primary: Option<String>,
-    /// Comparisons by it.
+    /// Number of comparisons by this statistic.
     pub contrasts: usize,
     /// The changes that can be found, by the spread of the repeats; empty if nothing is compared.
     pub power: Vec<PreviewPower>,
@@ -35,18 +35,18 @@ pub struct PreviewResult {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewCell {
-    /// Its name.
+    /// The cell's name.
     pub name: String,
-    /// Why it cannot run here.
+    /// Why the cell cannot run here.
     pub skipped: Option<String>,
 }
 
-/// The ratio that 8 of 10 runs find.
+/// The smallest ratio that 8 of 10 runs find.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PreviewPower {
-    /// Standard deviation of the values of repeats of one cell, as a share.
+    /// Standard deviation between repeats of one cell, as a share of their value.
     pub spread: f64,
-    /// The ratio; absent if even a factor of ten is not found.
+    /// The ratio; absent if even a factor of 10 is not found.
     pub ratio: Option<f64>,
 }

@@ -18,13 +18,13 @@ pub struct RunResult {
     pub format: String,
     /// The run directory.
     pub run: String,
-    /// When it began: RFC 3339, UTC.
+    /// When the run began: RFC 3339, UTC.
     pub started_at: String,
     /// `complete`, `interrupted` (stopped by the user or by an error) or `killed` (no end was recorded).
     pub state: RunState,
-    /// Why it did not complete.
+    /// Why the run did not complete.
     pub error: Option<String>,
-    /// Against the plan's limit.
+    /// The verdict against the plan's limit.
     pub verdict: Verdict,
     /// What the verdict is based on, in one sentence.
     pub verdict_reason: String,
@@ -35,33 +35,33 @@ pub struct RunResult {
     pub facts: Facts,
     /// The cells, in the plan's order.
     pub cells: Vec<CellResult>,
-    /// Answers to the questions of the plan, or to those that its cells ask.
+    /// Answers to the plan's questions; without questions, answers about the compared pairs of cells.
     #[serde(default)]
     pub answers: Vec<Answer>,
-    /// Comparisons between cells that differ in one thing.
+    /// Comparisons of cells that differ in one load or treatment.
     pub comparisons: Vec<Comparison>,
-    /// The late time of each cause in cells that differ in one thing.
+    /// The late time of each cause, in cells that differ in one load or treatment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cause_contrasts: Vec<super::CauseDifference>,
-    /// Latency over the rate of a load, if cells have one at several rates.
+    /// Latency as a function of a load's rate, if cells have the load at several rates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded_latency: Vec<super::LoadedLatency>,
     /// The table of copies, if the plan asks for one.
     pub copies: Option<super::CopyTable>,
     /// The search for treatments (`whylate fix`); absent for an experiment.
     pub fix: Option<super::FixResult>,
-    /// The CPU tables of a run with a shield: before it, in its first cell with a shield, and after it.
+    /// The CPU tables of a run with a shield: before the run, in the first cell with a shield, and after the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_tables: Vec<CpuTableAt>,
-    /// What the kernel's log said about latency during the run, in the order of time.
+    /// Messages about latency in the kernel's log during the run, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<super::RunMessage>,
-    /// How long latencies above the limit were looked for, over all cells; absent without a limit.
+    /// How long the probes looked for latencies above the limit, over all cells; absent without a limit.
     pub exposure: Option<Exposure>,
-    /// Whether everything that the run changed was restored; absent if the run did not get there. With treatments, also whether the
-    /// machine's settings are the same after the run as before it.
+    /// Whether every setting that the run changed was restored; absent if the run ended earlier. With treatments,
+    /// also whether the machine's settings are the same after the run as before the run.
     pub restored: Option<bool>,
-    /// What was not measured, or less well.
+    /// What was not measured, or measured less well.
     pub warnings: Vec<Warning>,
 }
 
@@ -98,18 +98,18 @@ impl RunResult {
 }
 
 words! {
-    /// How far a run came.
+    /// How far the run came.
     pub enum RunState: "a state" {
-        /// Still going on, or killed: nothing recorded its end.
+        /// Still running, or killed: no end was recorded.
         Running = "running",
         /// Every cell ran.
         Complete = "complete",
-        /// Stopped by the user or by an error; what was done is kept.
+        /// Stopped by the user or by an error; finished repeats are kept.
         Interrupted = "interrupted",
     }
 }
 
-/// How a run, or one repeat of it, ended.
+/// How a run, or one of its repeats, ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum RunEnd {
@@ -127,7 +127,7 @@ pub enum RunEnd {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         break_ns: Option<u64>,
     },
-    /// Repeats of cells failed, or the run could not go on.
+    /// Repeats of cells failed, or the run could not continue.
     Failed {
         /// What happened.
         reason: String,
@@ -148,63 +148,63 @@ words! {
     }
 }
 
-/// One cell of the matrix.
+/// One cell: a combination of loads and treatments.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CellResult {
-    /// Its name: the loads joined by `+`, or `idle`.
+    /// The cell's name: by default its loads and treatments joined by `+`, or `idle`.
     pub name: String,
-    /// Names of its loads.
+    /// Names of the cell's loads.
     pub loads: Vec<String>,
-    /// Names of its treatments.
+    /// Names of the cell's treatments.
     pub treatments: Vec<String>,
     /// Each repeat on its own: the unit of every comparison.
     pub repeats: Vec<RepeatResult>,
-    /// The probes over all repeats.
+    /// The probes' figures over all repeats.
     pub probes: Vec<ProbeResult>,
-    /// What each load achieved, over all repeats.
+    /// The achieved rate of each load, over all repeats.
     pub rates: Vec<RateResult>,
     /// What graphics devices did during the probes, over all repeats.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuResult>,
     /// Interrupts on the target CPUs while the probes ran, over all repeats.
     pub interrupts: Vec<InterruptRecord>,
-    /// Interrupts that other CPUs sent to the measured ones while the probes ran, over all repeats, by function, caller
-    /// and sender; only with causes.
+    /// Interrupts that other CPUs sent to the measured CPUs while the probes ran, over all repeats, by function,
+    /// caller and sender; only with causes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ipis: Vec<IpiRecord>,
     /// Largest spikes of all probes and repeats, largest first.
     pub spikes: Vec<Spike>,
-    /// What each cause took of the late time of all complete repeats; empty if causes were not looked for.
+    /// The late time of each cause in all complete repeats; empty if the run did not look for causes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledger: Vec<LedgerRow>,
-    /// The traces that were kept of spikes, largest first; only with `trace` in the plan.
+    /// The kept traces of spikes, largest spike first; only with `trace` in the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<SpikeTrace>,
-    /// Why it did not run; null when it did.
+    /// Why the cell did not run; null if it ran.
     #[serialize_always]
     pub skipped: Option<String>,
-    /// Hypervisor steal on the target CPUs while the probes ran; absent if it is not counted.
+    /// Steal time on the target CPUs while the probes ran; absent if it is not counted.
     pub steal_ns: Option<u64>,
     /// System-management interrupts on the target CPUs; absent if no counter can be read.
     pub smis: Option<u64>,
     /// The stall checks without load before the repeats of the cell.
     pub noise_floor: Option<NoiseFloor>,
-    /// How long latencies above the limit were looked for; absent without a limit.
+    /// How long the probes looked for latencies above the limit; absent without a limit.
     pub exposure: Option<Exposure>,
 }
 
-/// How long latencies above the limit were looked for, and how often they can come.
+/// How long the probes looked for latencies above the limit, and how often these can come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exposure {
-    /// How long the limit's probes looked at every measured CPU: the least over probes and CPUs.
+    /// How long the probes looked for latencies above the limit: the shortest time of a probe on a CPU.
     pub watched_ns: u64,
-    /// CPUs that were looked at.
+    /// Measured CPUs.
     pub cpus: u32,
-    /// Latencies above the limit; those less than 1 s apart are one. If not all of them were kept, each counts on its
-    /// own.
+    /// Events: latencies above the limit that are less than 1 s apart count as one. If some records of latencies were
+    /// lost, each latency is an event.
     pub events: u64,
-    /// Upper limit of the rate of such events under these conditions, at 95 % confidence (exact Poisson bound).
+    /// Upper limit for the rate of these events under the run's conditions, at 95 % confidence (exact Poisson bound).
     pub events_per_hour_max: f64,
 }
 
@@ -212,16 +212,16 @@ pub struct Exposure {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatResult {
-    /// Its number, from 1.
+    /// Number of the repeat, from 1.
     pub repeat: u32,
-    /// The block of repeats in which it ran: only within a block are the cells in an order drawn at random.
+    /// The block in which the repeat ran; within each block the order of the cells is random.
     #[serde(default)]
     pub block: u32,
-    /// Why it is not complete; absent when it is.
+    /// Why the repeat is not complete; absent if it is complete.
     pub error: Option<String>,
-    /// Per probe and CPU, without histograms.
+    /// Figures for each probe and CPU, without histograms.
     pub probes: Vec<RepeatProbe>,
-    /// What each cause took of the late time; empty if causes were not looked for.
+    /// The late time of each cause; empty if the run did not look for causes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledger: Vec<LedgerRow>,
 }
@@ -255,30 +255,30 @@ pub fn incomplete_repeats(cells: &[CellResult]) -> Vec<String> {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RepeatProbe {
-    /// The probe, joined to its series with a `/` if it has several.
+    /// The probe; if it has several series, `PROBE/SERIES`.
     pub probe: String,
     /// The CPU.
     pub cpu: CpuId,
     /// Number of samples.
     pub samples: u64,
-    /// Absent without samples.
+    /// Quantiles of the samples; absent without samples.
     #[serde(flatten)]
     pub quantiles: Option<Quantiles>,
-    /// With missed periods counted, as in [`CpuResult`](super::CpuResult).
+    /// Quantiles with missed periods counted, as in [`CpuResult`](super::CpuResult).
     pub corrected: Option<Quantiles>,
     /// The machine's own latency, as in [`CpuResult`](super::CpuResult).
     pub own: Option<Quantiles>,
     /// Gaps above the threshold per second.
     pub gaps_per_s: Option<f64>,
-    /// Share of the time that they took.
+    /// Gaps above the threshold as a share of the time.
     pub lost_share: Option<f64>,
-    /// Which of them the scheduler makes on purpose; absent if none is known to be.
+    /// Gaps that the scheduler makes on purpose; absent if no such gap is known.
     pub throttled: Option<ThrottledGaps>,
     /// Samples above the limit per hour; above 100 us if the plan has no limit.
     pub spikes_per_h: Option<f64>,
     /// Triggers of the watch per hour, the same for each of its threads; absent without a trigger.
     pub triggers_per_h: Option<f64>,
-    /// How long was measured; 0 if it is not known.
+    /// How long the probe measured; 0 if this is not known.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub measured_ns: u64,
 }
@@ -287,20 +287,20 @@ pub struct RepeatProbe {
 /// machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThrottledGaps {
-    /// How many.
+    /// Number of these gaps.
     pub gaps: u64,
-    /// Sum of them.
+    /// Sum of these gaps.
     pub lost_ns: u64,
     /// The largest other gap; 0 without one above the threshold.
     pub other_max_ns: u64,
 }
 
-/// What a load achieved.
+/// The achieved rate of a load.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RateResult {
-    /// Its name in the plan.
+    /// The load's name in the plan.
     pub load: String,
-    /// Mean over the time the probes ran, each interval weighted by its length.
+    /// Mean while the probes ran, each interval weighted by its length.
     pub mean: f64,
     /// `bytes_per_s`, or what the plan calls the rate of a command.
     pub unit: String,
@@ -314,47 +314,47 @@ pub struct RateResult {
 pub struct GpuResult {
     /// `card0`, or the PCI address of a device without a card.
     pub device: String,
-    /// What it is, with its unit: `memory_bytes`, `busy_percent/render` (of one kind of engine), ….
+    /// Name of the figure, with its unit: `memory_bytes`, `busy_percent/render` (for one kind of engine), ….
     pub quantity: String,
-    /// Mean of what was read.
+    /// Mean of the values.
     pub mean: f64,
-    /// The largest.
+    /// Largest value.
     pub max: f64,
     /// The time series.
     pub series: Vec<RateRecord>,
 }
 
-/// What disturbs the target CPUs without any load: a spike of this size says nothing about a load.
+/// What disturbs the target CPUs without any load; a spike of this size shows nothing about a load.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NoiseFloor {
-    /// How long was measured, as a sum over repeats.
+    /// Length of the checks, as a sum over repeats.
     pub duration_ns: u64,
     /// Gaps above the threshold.
     pub gaps: u64,
     /// Threshold of the check.
     pub threshold_ns: u64,
-    /// Largest gap; absent when there was none.
+    /// Largest gap; absent without a gap.
     pub max_ns: Option<u64>,
-    /// Steal in that time; absent if it is not counted.
+    /// Steal time during the checks; absent if it is not counted.
     pub steal_ns: Option<u64>,
 }
 
-/// One statistic of one probe in two cells that differ in one thing.
+/// One statistic of one probe, in two cells that differ in one load or treatment.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The cell compared with.
+    /// The cell that `cell` is compared with.
     pub baseline: String,
     /// The cell.
     pub cell: String,
-    /// The probe, joined to its series with a `/` if it has several.
+    /// The probe; if it has several series, `PROBE/SERIES`.
     pub probe: String,
-    /// The statistic: one value per repeat, that of its worst CPU.
+    /// The statistic: one value for each repeat, from its worst CPU.
     pub statistic: Statistic,
-    /// Whether it decides. All others are exploratory: they show where to look, and prove nothing.
+    /// Whether this comparison decides. The others are exploratory: they show where to look, and prove nothing.
     pub primary: bool,
-    /// Median over repeats in the baseline, of a statistic in nanoseconds.
+    /// Median over repeats in the baseline, if the statistic is a time.
     pub baseline_ns: Option<u64>,
     /// Median over repeats in the cell.
     pub cell_ns: Option<u64>,
@@ -368,21 +368,20 @@ pub struct Comparison {
     pub ratio: Option<f64>,
     /// `within_blocks` if `ratio` is more than 10 % from `cell_value / baseline_value`.
     pub ratio_of: Option<String>,
-    /// Lower end of its 95 % interval; absent if the repeats do not bound it.
+    /// Lower end of the ratio's 95 % interval; absent if the repeats give no bound.
     pub ratio_low: Option<f64>,
-    /// Upper end of its 95 % interval.
+    /// Upper end of the ratio's 95 % interval; absent if the repeats give no bound.
     pub ratio_high: Option<f64>,
-    /// What may be said.
+    /// The result of the comparison.
     pub outcome: Outcome,
-    /// Two-sided p-value of no difference, corrected for the number of comparisons: for primary ones by Holm, for
-    /// exploratory ones by Benjamini and Hochberg.
+    /// Two-sided p-value of no difference, corrected for the number of comparisons: primary comparisons by Holm,
+    /// exploratory comparisons by Benjamini and Hochberg.
     pub p_value: f64,
     /// Repeats of the smaller side.
     pub repeats: u32,
-    /// About how many more repeats would decide it, if they are like these; only for an answer that the data leave
-    /// open.
+    /// About how many more repeats like these would decide the comparison; only if the result is open.
     pub more_repeats: Option<u32>,
-    /// Why `better` is refused: a load did less than in the baseline.
+    /// Why `better` is refused: a load achieved less than in the baseline.
     pub refused: Option<String>,
 }
 
@@ -405,7 +404,7 @@ impl Comparison {
 }
 
 words! {
-    /// What a comparison says.
+    /// The result of a comparison.
     pub enum Outcome: "an outcome" {
         /// Lower than in the baseline, by more than the margin.
         Better = "better",
@@ -413,7 +412,7 @@ words! {
         Worse = "worse",
         /// Any difference is within the margin.
         Equivalent = "equivalent",
-        /// None of these is shown.
+        /// The repeats show none of the other outcomes.
         CannotTell = "cannot_tell",
     }
 }
@@ -428,7 +427,7 @@ pub struct Answer {
     pub outcome: AnswerOutcome,
     /// The answer in one sentence.
     pub sentence: String,
-    /// The contrast that it is based on; absent if it was not measured.
+    /// The comparison that the answer is based on; absent if a cell was not measured.
     pub comparison: Option<Comparison>,
     /// The causes that the second cell adds or removes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -438,9 +437,9 @@ pub struct Answer {
 words! {
     /// How a question is answered.
     pub enum AnswerOutcome: "an answer" {
-        /// As expected, by at least what matters.
+        /// The effect is as expected, and at least as large as what matters.
         Yes = "yes",
-        /// Any effect is smaller than what matters, or goes the other way.
+        /// The effect is smaller than what matters, or has the other direction.
         No = "no",
         /// The repeats are not enough to tell.
         CannotTell = "cannot_tell",

@@ -19,9 +19,9 @@ pub struct RunsResult {
     pub format: String,
     /// The folder.
     pub folder: String,
-    /// The newest first.
+    /// The runs, newest first.
     pub runs: Vec<RunSummary>,
-    /// The trend of a statistic over these runs, if it was asked for.
+    /// The trend of a statistic over these runs, if requested.
     pub series: Option<RunSeries>,
 }
 
@@ -34,11 +34,11 @@ pub struct RunSeries {
     pub cell: String,
     /// The statistic: `timer p99.9`.
     pub statistic: String,
-    /// The oldest first; runs without the value are left out.
+    /// The values, oldest first; runs without the value are left out.
     pub points: Vec<RunPoint>,
-    /// The changes, the oldest first.
+    /// The changes, oldest first.
     pub changes: Vec<RunChange>,
-    /// The median of each part between changes, one more than there are changes.
+    /// Median of each part between changes; there is one more part than changes.
     #[serde(default)]
     pub levels: Vec<f64>,
 }
@@ -46,13 +46,13 @@ pub struct RunSeries {
 /// The statistic of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunPoint {
-    /// Its directory.
+    /// The run's directory.
     pub path: String,
-    /// When it began: RFC 3339, UTC.
+    /// When the run began: RFC 3339, UTC.
     pub started_at: String,
-    /// Its kernel.
+    /// The kernel's release.
     pub kernel: String,
-    /// Words of the user.
+    /// Words that the user gave the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// The median over its repeats, for the worst CPU, in the unit of the statistic.
@@ -62,11 +62,11 @@ pub struct RunPoint {
 /// A change between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunChange {
-    /// The first point after it, from 0.
+    /// The first point after the change, from 0.
     pub point: usize,
     /// The probability that a series without a change looks like this.
     pub p_value: f64,
-    /// Median after it over the median before it.
+    /// Median after the change divided by the median before.
     pub ratio: f64,
 }
 
@@ -74,33 +74,33 @@ pub struct RunChange {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunSummary {
-    /// Its directory.
+    /// The run's directory.
     pub path: String,
-    /// Its plan.
+    /// The run's plan.
     pub plan: String,
-    /// When it began: RFC 3339, UTC.
+    /// When the run began: RFC 3339, UTC.
     pub started_at: String,
-    /// How far it came.
+    /// How far the run came.
     pub state: RunState,
-    /// Whether it is still running; a run that has no end and is not running was killed.
+    /// Whether the run is still running; a run without an end that is not running was killed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub running: bool,
-    /// The verdict against its limit; absent if it has no result.
+    /// The verdict against the run's limit; absent if the run has no result.
     pub verdict: Option<Verdict>,
-    /// Its largest figures; absent where it has none.
+    /// The run's largest figures; absent if there are none.
     pub figures: Option<RunFigures>,
     /// The machine.
     pub host: String,
-    /// Its kernel.
+    /// The kernel's release.
     pub kernel: String,
-    /// Words of the user.
+    /// Words that the user gave the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// A sentence of the user.
+    /// A note that the user gave the run.
     pub note: Option<String>,
 }
 
-/// The figures of a run in a list: those of its series that decides, of the worst CPU in its worst cell.
+/// Figures of the run's deciding series, on the worst CPU in the worst cell.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunFigures {
@@ -108,9 +108,9 @@ pub struct RunFigures {
     pub series: String,
     /// The largest latency of all repeats.
     pub max_ns: u64,
-    /// Of all repeats together; absent where only the largest is known.
+    /// The 0.99 quantile of all repeats together; absent if only the largest latency is known.
     pub p99_ns: Option<u64>,
-    /// What the verdict is against.
+    /// The limit that the verdict is about.
     pub limit_ns: Option<u64>,
 }
 

@@ -102,7 +102,7 @@ fn problem(key: &str, sign: &str, value: &str) -> Option<String> {
     let is_order = sign.starts_with(['<', '>']);
     let without_number = is_order && !value.contains(|letter: char| letter.is_ascii_digit());
     unknown.or_else(|| {
-        without_number.then(|| format!("`{sign}` compares numbers and dates; give one, or use `=` or `~`"))
+        without_number.then(|| format!("`{sign}` compares numbers and dates; for other text use `=` or `~`"))
     })
 }
 

@@ -13,49 +13,49 @@ pub struct Spike {
     pub cpu: CpuId,
     /// When the task ran again.
     pub at_ns: u64,
-    /// How late it was, or how long the gap was.
+    /// How late the task was, or how long the gap was.
     pub latency_ns: u64,
     /// Number of the sample (timer, dispatch: period, missed ones included; stall: gap; roundtrip: round trip),
     /// from 0.
     pub sample: u64,
-    /// Its cell, in lists of spikes of several cells.
+    /// The spike's cell, in lists of spikes of several cells.
     pub cell: Option<String>,
-    /// The probe that saw it, joined to its series with a `/` if it has several.
+    /// The probe that saw the spike; if it has several series, `PROBE/SERIES`.
     pub probe: Option<String>,
-    /// The repeat that it belongs to, from 1.
+    /// The spike's repeat, from 1.
     pub repeat: Option<u32>,
-    /// Who did it.
+    /// The main cause.
     pub cause: Cause,
-    /// The other contributors, largest share first.
+    /// The other causes, largest share first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<Cause>,
-    /// Spikes of several CPUs at the same moment have the same number: one event, whose cause is not on one CPU alone.
-    /// Absent for a spike that no other CPU had.
+    /// Number of the event: spikes of several CPUs at the same moment are one event, whose cause is not on one CPU
+    /// alone. Absent for a spike on one CPU only.
     pub event: Option<u64>,
-    /// Records of what the kernel did that were lost in the spike's window: the cause may be another one.
+    /// Records of the kernel's activity that were lost during the spike: the cause may be another one.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub lost: u64,
     /// The sample as the hwlat tracer recorded it (tracer/hwlat only).
     pub hwlat: Option<HwlatSample>,
 }
 
-/// One of the wake-ups that led to a task's wake-up. Each was made by the thread that the next one is about.
+/// One wake-up of the chain that led to a task's wake-up. The next entry in the list woke the waker of this entry.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WakeLink {
-    /// The waker: the name of a thread, or of an interrupt, or a timer.
+    /// The waker: the name of a thread or an interrupt, or a timer.
     pub by: String,
-    /// The thread; absent if an interrupt or a timer did it.
+    /// The waker's thread id; absent if an interrupt or a timer woke the task.
     pub pid: Option<u32>,
-    /// When, on CLOCK_MONOTONIC.
+    /// Time of the wake-up, on CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// The CPU that did it.
+    /// The CPU of the waker.
     pub cpu: CpuId,
-    /// How long before that the thread was woken itself; absent if that is too long ago to be known.
+    /// How long before this wake-up the waker itself was woken; absent if that is too long ago to be known.
     pub took_ns: Option<u64>,
-    /// How much of that time it ran; absent if it ran on after this wake-up, so that its time was not recorded yet.
+    /// How much of `took_ns` the waker ran; absent if it still ran after this wake-up, and was not yet recorded.
     pub ran_ns: Option<u64>,
-    /// The thread that had its CPU for most of the rest.
+    /// The thread that had the waker's CPU for most of the rest.
     pub behind: Option<String>,
 }
 

@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpikeTrace {
-    /// The file, a trace.dat, below the run directory: `traces/idle-1-1-1.dat`.
+    /// Path of the trace file below the run directory: `traces/idle-1-1-1.dat`.
     pub path: String,
     /// The cell.
     pub cell: String,
-    /// The repeat that it belongs to, from 1.
+    /// The repeat of the cell, from 1.
     pub repeat: u32,
-    /// The attempt at that repeat, from 1.
+    /// The attempt at this repeat, from 1.
     pub attempt: u32,
-    /// The probe that saw the spike, joined to its series with a `/` if it has several.
+    /// The probe that saw the spike; if it has several series, `PROBE/SERIES`.
     pub probe: String,
     /// Command of the measured task, as the trace names it, if it is known.
     pub task: Option<String>,
     /// The CPU that was late.
     pub cpu: CpuId,
-    /// When the task ran again: CLOCK_MONOTONIC, which is the trace's clock too.
+    /// When the task ran again, on CLOCK_MONOTONIC, which is also the trace's clock.
     pub at_ns: u64,
-    /// How late it was.
+    /// How late the task was.
     pub latency_ns: u64,
-    /// Whether the machine was a virtual one; absent in runs of earlier versions.
+    /// Whether the machine was virtual; absent in runs of earlier whylate versions.
     pub guest: Option<bool>,
     /// The causes of the latency; absent until the trace was explained.
     pub explained: Option<ExplainResult>,
-    /// Why it could not be explained.
+    /// Why the trace could not be explained.
     pub error: Option<String>,
 }

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 /// `format` of [`TopResult`].
 pub const TOP_FORMAT: &str = "whylate.top/1";
 
-/// What the CPUs of a machine did in one interval. Counts are those of the interval: divided by `interval_ns` they are rates.
+/// What the CPUs of a machine did in one interval. Counts divided by `interval_ns` are rates.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TopResult {
     /// [`TOP_FORMAT`].
     pub format: String,
-    /// Since the start of the watch.
+    /// Time since the start of the watch.
     pub elapsed_ns: u64,
     /// Length of the interval; with `--quiet`, the last line is one interval over the whole time.
     pub interval_ns: u64,
@@ -29,15 +29,15 @@ pub struct TopResult {
     /// Interrupts that CPUs sent to each other, by function and sender, the most frequent first; absent if the kernel does
     /// not report them.
     pub ipis: Option<Vec<IpiRecord>>,
-    /// What had the CPUs instead of tasks that count, the longest time first: interrupts, softirqs, functions of other
-    /// CPUs, and threads of the priorities that count. `gaps` is how often; the time of a thread contains the
-    /// interrupts that came during it.
+    /// What had the CPUs while counted tasks waited, the longest time first: interrupts, softirqs, functions that
+    /// other CPUs requested, and threads of the counted priorities. `gaps` is how often; the time of a thread
+    /// includes interrupts that came during this time.
     pub thieves: Vec<SourceRecord>,
-    /// Changes of settings that are in force.
+    /// Changed settings that are in force.
     pub treatments: Vec<TreatChange>,
-    /// Wake-ups and records of the CPUs that are missing in the figures.
+    /// Wake-ups and records that are missing from the figures.
     pub lost: u64,
-    /// What was not measured, or less well; in the last line.
+    /// What was not measured, or measured less well; only in the last line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Warning>,
 }
@@ -48,12 +48,12 @@ pub struct TopResult {
 pub struct TopCpu {
     /// The CPU.
     pub cpu: CpuId,
-    /// Wake-ups of tasks that count, in the interval.
+    /// Wake-ups of counted tasks in the interval.
     pub samples: u64,
-    /// From the wake-up to the decision to run the task; absent without one. The largest is the lower end of its
-    /// bucket (at most 1/128 less), unless it is the largest since the start.
+    /// Time from the wake-up to the decision to run the task; absent without wake-ups. The largest is the lower end
+    /// of its bucket (at most 1/128 less), unless it is the largest since the start.
     pub wakeup: Option<Quantiles>,
-    /// The same for wake-ups by a timer, from its programmed expiry on.
+    /// Time from the programmed expiry of a timer to the decision to run the task, for wake-ups by a timer.
     pub timer: Option<Quantiles>,
     /// The largest latency since the start, and the late task.
     pub max_record: Option<LatencyRecord>,

@@ -14,24 +14,24 @@ pub struct TracingResult {
     pub format: String,
     /// The machine.
     pub facts: Facts,
-    /// Each thing that was tried, in the order of reports.
+    /// The facilities that were tried, in the order of reports.
     pub facilities: Vec<TracingFacility>,
 }
 
-/// Something that the kernel may report, and whether it does.
+/// Something that the kernel may report, and whether it can be used.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TracingFacility {
-    /// What it reports, or the facility that reports it.
+    /// What is reported, or the facility that reports it.
     pub name: String,
-    /// Whether it works, tried a moment ago.
+    /// Whether the facility works, as just tried.
     pub works: bool,
-    /// The source of that knowledge: events of the kernel, files.
+    /// The source: events of the kernel, or files.
     pub source: Option<String>,
-    /// Why it does not.
+    /// Why the facility does not work.
     pub reason: Option<String>,
-    /// What is not measured without it.
+    /// What is not measured without the facility.
     pub effect: Option<String>,
-    /// What to do about it; absent if nothing can be done on this machine.
+    /// How to make the facility work; absent if this is not possible on this machine.
     pub fix: Option<String>,
 }

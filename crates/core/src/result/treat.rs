@@ -12,11 +12,11 @@ pub struct TreatResult {
     pub format: String,
     /// `apply`, `dry_run`, `status` or `restore`.
     pub action: String,
-    /// The changes: in the order in which they are made (`restore`: undone).
+    /// The changes, in the order in which they are made (`restore`: undone).
     pub changes: Vec<TreatChange>,
     /// Whether every setting has its former value (`restore` only).
     pub restored: Option<bool>,
-    /// What was not done, or not as asked.
+    /// What was not done, or done differently than requested.
     pub warnings: Vec<Warning>,
 }
 
@@ -24,48 +24,48 @@ pub struct TreatResult {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TreatChange {
-    /// The treatment that wants it.
+    /// The treatment that makes the change.
     pub treatment: String,
     /// The setting: a path, or a property of a task.
     pub target: String,
-    /// The value before; absent if it cannot be read yet (a file in a group that is still to be made).
+    /// The value before the change; absent if it cannot be read yet (a file in a group that does not exist yet).
     pub old: Option<String>,
     /// The value that the treatment sets.
     pub new: String,
-    /// What that does; absent in `restore`.
+    /// The effect of the change; absent in `restore`.
     pub effect: Option<String>,
-    /// How far it is.
+    /// State of the change.
     pub state: ChangeState,
-    /// Why it is in that state, if that needs words.
+    /// Why the change is in this state, if there is more to say.
     pub reason: Option<String>,
-    /// Who made it (`status` only).
+    /// The command that made the change (`status` only).
     pub holder: Option<ChangeHolder>,
 }
 
-/// How far a change is.
+/// State of a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeState {
-    /// It would be made.
+    /// The change would be made.
     #[default]
     Planned,
-    /// The value is there already.
+    /// The setting already has the new value.
     NotNeeded,
-    /// It is in force.
+    /// The change is in force.
     Applied,
-    /// It was about to be made when its process ended; it may or may not be in force.
+    /// The process ended while it made the change, which may or may not be in force.
     Interrupted,
-    /// The former value was brought back.
+    /// The former value was restored.
     Restored,
-    /// The former value was there already.
+    /// The setting already had the former value.
     Unchanged,
-    /// The task ended.
+    /// The task whose property was changed has ended.
     Ended,
-    /// The machine has rebooted since, which brought the former value back.
+    /// The machine has rebooted since, which restored the former value.
     Rebooted,
-    /// Another program has changed it since; it was left as it is.
+    /// Another program has changed the setting since; it was left unchanged.
     LeftAlone,
-    /// It could not be undone.
+    /// The change could not be undone.
     Failed,
 }
 
@@ -77,12 +77,12 @@ pub struct ChangeHolder {
     pub command: String,
     /// The run directory, if there is one.
     pub run: Option<String>,
-    /// Its process.
+    /// The process id of the command.
     pub pid: u32,
-    /// Whether that still runs.
+    /// Whether this process still runs.
     pub alive: bool,
     /// Whether the change stays until it is restored by hand.
     pub kept: bool,
-    /// When it began: RFC 3339, UTC.
+    /// When the command began: RFC 3339, UTC.
     pub since: String,
 }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub struct TriggerRecord {
     /// The trigger, as given.
     pub trigger: String,
-    /// How often it came.
+    /// How often the trigger came.
     pub count: u64,
-    /// Those that came so soon after another trigger that they share its explanation.
+    /// Triggers that came so soon after another trigger that they share its explanation.
     pub shared: u64,
-    /// Those that are not explained, because too many came.
+    /// Triggers that are not explained, because too many came.
     pub unexplained: u64,
 }
 
@@ -27,11 +27,11 @@ impl TriggerRecord {
     }
 }
 
-/// A trigger that is explained, with those that came so soon afterwards that they share the explanation.
+/// An explained trigger, with the triggers that came so soon afterwards that they share the explanation.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TriggerMoment {
-    /// When it came; for a line, when its first byte was read.
+    /// When the trigger came; for a line, when its first byte was read.
     pub at_ns: u64,
     /// The trigger, as given.
     pub trigger: String,
@@ -40,9 +40,9 @@ pub struct TriggerMoment {
     /// The other triggers among those that share the explanation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
-    /// How many share it, this one included.
+    /// Number of triggers that share the explanation, this one included.
     pub count: u64,
-    /// Each thread's longest activation of that time, the largest compared with its median first.
+    /// Each thread's longest activation before the trigger, the highest ratio to the thread's median first.
     pub threads: Vec<TriggerThread>,
 }
 
@@ -54,18 +54,18 @@ pub struct TriggerThread {
     pub thread: String,
     /// When the activation began.
     pub due_ns: u64,
-    /// Its response; of one that had not ended, the time until it was looked at.
+    /// Response of the activation; for an activation that had not ended, the time until whylate looked.
     pub response_ns: u64,
-    /// The median of the thread's responses until then; absent if it had too few.
+    /// The median of the thread's responses before the trigger; absent if there were too few.
     pub typical_ns: Option<u64>,
-    /// Whether it was longer than 1.5 times the median.
+    /// Whether the response was longer than 1.5 times the median.
     pub late: bool,
-    /// Whether it had not ended.
+    /// Whether the activation had not ended.
     pub unended: bool,
-    /// Records of its time that were lost.
+    /// Lost records of the activation's time.
     #[serde(default)]
     pub lost: u64,
-    /// Its causes, the largest share first.
+    /// The causes, the largest share first.
     pub causes: Vec<Cause>,
 }
 
@@ -108,9 +108,9 @@ impl TriggerMoment {
 pub struct TriggerResult {
     #[serde(flatten)]
     pub record: TriggerRecord,
-    /// How often it came per hour of the watch.
+    /// How often the trigger came per hour of the watch.
     pub per_hour: f64,
-    /// Why: who was late in how many of its explained moments, most first.
+    /// The suspects: which thread was late in how many explained moments, most moments first.
     pub suspects: Vec<TriggerSuspect>,
     /// The newest explained moments.
     pub moments: Vec<TriggerMoment>,
@@ -122,9 +122,9 @@ pub struct TriggerResult {
 pub struct TriggerSuspect {
     /// The thread that was late; absent if no watched thread was.
     pub thread: Option<String>,
-    /// The first cause of the longest of its activations; absent if it is not known.
+    /// The first cause of the thread's longest activation; absent if it is not known.
     pub cause: Option<Cause>,
-    /// How many moments.
+    /// Number of moments.
     pub moments: u64,
     /// The longest response.
     pub longest_ns: u64,

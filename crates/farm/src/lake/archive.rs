@@ -61,7 +61,7 @@ pub(super) fn pack(run: &Folder) -> Result<Packed, FarmError> {
 
 /// The error for a file that changed since it was found.
 fn changed(path: &Path) -> FarmError {
-    FarmError::refused(path.display(), "it changed while it was read; push the run when it has ended")
+    FarmError::refused(path.display(), "the file changed while whylate read it; push the run after its end")
 }
 
 fn too_large(bytes: u64) -> String {

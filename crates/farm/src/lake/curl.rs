@@ -81,7 +81,7 @@ fn ask(parts: &Parts, body: &Bytes) -> Result<Response<Bytes>, HttpError> {
             let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             Err(failed(
                 kind_of(code),
-                if said.is_empty() { format!("curl ended with {code:?}") } else { said },
+                if said.is_empty() { format!("curl ended with {}", output.status) } else { said },
             ))
         }
     }

@@ -10,7 +10,7 @@ use std::io::{self, Seek as _, Write};
 use std::path::Path;
 use whylate_store::Folder;
 
-const NO_SUCH_RUN: &str = "no such run in the lake; `whylate pull URL` lists its runs";
+const NO_SUCH_RUN: &str = "no such run in the lake; `whylate pull URL` lists the lake's runs";
 /// Size of one request.
 const PART_BYTES: u64 = 8 << 20;
 
@@ -37,7 +37,7 @@ impl Lake {
             (Some(last), false) => {
                 found.push(last);
                 let names: Vec<String> = found.iter().map(ToString::to_string).collect();
-                let why = format!("several hosts have a run of that name; name one: {}", names.join(", "));
+                let why = format!("several hosts have a run with this name; choose: {}", names.join(", "));
                 Err(FarmError::refused(name, why))
             }
         }
@@ -94,7 +94,7 @@ impl Lake {
         let Some(text) = text else {
             let claimed = self.runtime.block_on(self.read(&run.object(super::CLAIM)))?.is_some();
             let of = format!("{}/{run}", self.url());
-            let unfinished = "its push did not finish; push the run again to complete it";
+            let unfinished = "the push of this run did not finish; push the run again";
             return Err(FarmError::refused(of, if claimed { unfinished } else { NO_SUCH_RUN }));
         };
         serde_json::from_slice(&text).map_err(|error| self.damaged(&name, &error.to_string()))

@@ -75,7 +75,7 @@ impl Lake {
         if reader.is_in_progress() {
             return Err(FarmError::refused(
                 path.display(),
-                "the run is still going on; push it when it has ended",
+                "the run is still in progress; push it after its end",
             ));
         }
         let result = result_of(&reader)?;
@@ -210,7 +210,7 @@ impl Lake {
         match found.content == claim.content {
             true => Ok(found.whylate_version == claim.whylate_version),
             false => {
-                let why = "the lake has this run with other content (it was continued, tagged or measured again since); \
+                let why = "the lake has other content for this run, which was continued, tagged or measured again; \
                            replace that copy with `--replace`";
                 Err(FarmError::refused(run, why))
             }

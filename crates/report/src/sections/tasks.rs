@@ -133,7 +133,7 @@ fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
     all.into_iter().take(WORST_MAX).map(|(thread, spike)| sentence(thread, spike)).collect()
 }
 
-/// `4.10 ms response of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: its own work took the time`.
+/// `4.10 ms response of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: the task did its own work`.
 fn sentence(thread: &str, spike: &Spike) -> String {
     let part = |cause: &Cause| {
         let took_ns = cause.share.unwrap_or(0.0) * spike.latency_ns as f64;
@@ -284,7 +284,7 @@ mod tests {
             assert!(text.contains(expected), "{expected}: {text}");
         }
         let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let expected = "4.00 ms response of audio: 3.00 ms: it waited for a lock that logger held; 1.00 ms: its own work took the time";
+        let expected = "4.00 ms response of audio: 3.00 ms: the task waited for a lock that logger held; 1.00 ms: the task did its own work";
         assert_eq!(joined.matches(expected).count(), 1, "{joined}");
         assert_eq!(
             [priority(100), priority(1), priority(-21), priority(-26)],

@@ -286,7 +286,7 @@ impl Collector<'_> {
     fn take_problems(&mut self, place: &str) -> Option<Damage> {
         let problems = std::mem::take(&mut self.problems);
         let (_, first) = problems.first()?;
-        let text = format!("{place}: skipped {} rows; the first because {first}", problems.len());
+        let text = format!("{place}: skipped rows: {}; reason for the first: {first}", problems.len());
         let mut of: Vec<Part> = problems.iter().map(|(part, _)| part.clone()).collect();
         of.dedup();
         Some(Damage { of, loses_samples: true, ..Damage::of_run(WarningCode::UnusableRow, text) })

@@ -181,7 +181,7 @@ impl Found {
     fn into_damage(self, number: u32) -> Option<Damage> {
         let Self { count, first, of, loses_samples } = self;
         let text = format!(
-            "segment {number}: {count} rows are impossible; the first of them belongs to {}: {}",
+            "segment {number}: impossible rows: {count}; the first belongs to {}: {}",
             of.first()?,
             first.unwrap_or_default()
         );

@@ -35,7 +35,7 @@ pub(super) fn check_interval(interval: &Interval) -> Result<Checked, String> {
     match (min_ns, max_ns, first) {
         (None, None, None) => {}
         (Some(min_ns), Some(max_ns), Some(_)) if index_of(*min_ns) <= index_of(*max_ns) => {}
-        _ => return Err(format!("{samples} samples cannot range from {min_ns:?} to {max_ns:?} ns")),
+        _ => return Err(format!("the range of {samples} samples contradicts their number or order")),
     }
     let weighed = |value: fn(usize) -> u64| {
         let products =

@@ -117,7 +117,7 @@ fn a_continued_run_never_overwrites_a_segment() {
     assert!(path.join("histograms/000005.parquet").exists());
     expected.push(more);
     drop(directory);
-    let left_out = "segment 4 is left out: the run was killed while it was written".to_owned();
+    let left_out = "segment 4 is left out: it is incomplete, because the run was killed".to_owned();
     assert_eq!(read(&path), (expected, vec![left_out]));
 }
 
@@ -155,7 +155,7 @@ fn a_damaged_run_json_is_a_clear_error() {
         fs::write(&file, &whole.as_bytes()[..len]).unwrap();
         let error = Reader::open(&path).unwrap_err();
         assert!(matches!(error, StoreError::BadInfo { .. }), "{len}: {error}");
-        assert!(error.to_string().contains("run.json: damaged"), "{error}");
+        assert!(error.to_string().contains("run.json: the file is damaged"), "{error}");
     }
     fs::write(&file, whole.replace("whylate.run-directory/1", "whylate.run-directory/2")).unwrap();
     let error = Reader::open(&path).unwrap_err().to_string();

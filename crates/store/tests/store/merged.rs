@@ -85,7 +85,7 @@ fn each_row_is_there_once_whenever_the_process_is_killed() {
         assert_eq!(result.cells[0].probes, whole.cells[0].probes, "{nth}");
         assert_eq!(result.cells[0].rates, whole.cells[0].rates, "{nth}");
         let said: Vec<&str> = texts(&result).into_iter().filter(|text| text.contains("segment")).collect();
-        let left_out = ["segment 13 is left out: the run was killed while it was written"];
+        let left_out = ["segment 13 is left out: it is incomplete, because the run was killed"];
         assert_eq!(said, left_out[..usize::from(nth == 1)], "{nth}");
     }
 }

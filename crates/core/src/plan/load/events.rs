@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Changes of mappings, each of which flushes translations on every CPU that runs the same address space.
+/// Changes of memory mappings; each change flushes the TLB of every CPU that runs the same process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -22,14 +22,14 @@ ordinary priority, on each CPU of --victims."))]
 pub struct TlbPlan {
     /// CPUs on which mappings are changed, one thread on each.
     pub cpus: CpuSelector,
-    /// CPUs to disturb: the load runs a second set of threads there, because a flush reaches only CPUs that run the
-    /// same process.
+    /// CPUs to disturb: the load also runs threads on these CPUs, because a flush reaches only CPUs that run the same
+    /// process.
     pub victims: CpuSelector,
     /// Flushes per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
-/// Memory barriers for which the kernel interrupts other CPUs.
+/// Memory barriers, for which the kernel interrupts other CPUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -43,15 +43,15 @@ for barriers (global), so the load also runs a busy thread, of ordinary priority
 pub struct IpiPlan {
     /// CPUs that issue the barriers, one thread on each.
     pub cpus: CpuSelector,
-    /// CPUs to disturb: the load also runs threads there, which the barriers interrupt.
+    /// CPUs to disturb: the load also runs threads on these CPUs, which the barriers interrupt.
     pub victims: CpuSelector,
-    /// Which threads a barrier reaches.
+    /// Threads that a barrier reaches.
     pub reach: BarrierReach,
     /// Barriers per second over all CPUs (`1000/s`), or a share of time (`25%`); by default as fast as possible.
     pub rate: EventPace,
 }
 
-/// Buffers that the kernel takes out of its cached mapping, for which it flushes every CPU.
+/// Buffers that the kernel takes out of its cached mapping, which flushes the TLB of every CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(extend("x-examples" = "\
@@ -154,7 +154,7 @@ impl Words for PageattrPlan {
             return Err(KeyError::new("size", "must be above 0; write for example `1MiB`"));
         }
         if self.device.is_some() && self.source == BufferSource::Secretmem {
-            return Err(KeyError::new("device", "makes no secret memory; leave out `device` or `source`"));
+            return Err(KeyError::new("device", "is not for secret memory; leave out `device` or `source`"));
         }
         Ok(())
     }
@@ -163,9 +163,9 @@ impl Words for SoftirqPlan {}
 impl Words for IrqThreadPlan {}
 
 words! {
-    /// Which CPUs a memory barrier reaches.
+    /// The CPUs that a memory barrier reaches.
     #[derive(Default)]
-    pub enum BarrierReach: "a reach of a barrier" {
+    pub enum BarrierReach: "a reach of barriers" {
         /// CPUs that run a thread of the load (`MEMBARRIER_CMD_PRIVATE_EXPEDITED`).
         #[default]
         Private = "private",
@@ -199,7 +199,7 @@ words! {
         Disk = "disk",
         /// The periodic interrupt of the real-time clock.
         Rtc = "rtc",
-        /// High-resolution timers of each CPU.
+        /// High-resolution timers on each CPU.
         Timer = "timer",
     }
 }

@@ -20,7 +20,7 @@ pub struct ExecPlan {
     pub cpus: Option<CpuSelector>,
     /// Regular expression that finds the load's rate in a line of output; the first group is the rate.
     pub rate_pattern: Option<String>,
-    /// Unit of the rate that --rate-pattern finds: `rectangles_per_s`.
+    /// Unit of the rate that --rate-pattern finds (`rectangles_per_s`).
     #[serde(default = "default_rate_unit")]
     pub rate_unit: String,
     /// Starts the command again each time it ends with status 0, until the load is stopped.

@@ -83,7 +83,7 @@ impl Words for GpuPlan {
 words! {
     /// What a graphics processor does.
     #[derive(Default)]
-    pub enum GpuWork: "a work for a graphics processor" {
+    pub enum GpuWork: "a kind of GPU work" {
         /// Adds up the numbers in a buffer.
         #[default]
         Reduction = "reduction",
@@ -99,9 +99,9 @@ words! {
         AllocChurn = "alloc-churn",
         /// Fills and adds up a buffer that was allocated at the start.
         Preallocated = "preallocated",
-        /// The same as `particles`, with buffers that are allocated and freed for each image.
+        /// The same as `particles`, but buffers are allocated and freed for each image.
         ParticlesChurn = "particles-churn",
-        /// Makes an empty submission and waits for its end.
+        /// Submits empty work and waits for its end.
         SubmitStorm = "submit-storm",
         /// Asks the driver how much memory is in use.
         Poll = "poll",

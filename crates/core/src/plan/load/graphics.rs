@@ -20,7 +20,7 @@ Examples:
   whylate load graphics --method drm-flip --yes-draw-on-my-screen
 
 x11perf is in Debian's package x11-apps, Xvfb in xvfb. The rate counts operations of x11perf,
-without the time of its calibration."))]
+without the time that x11perf takes to calibrate."))]
 pub struct GraphicsPlan {
     /// CPUs on which the drawing program runs.
     pub cpus: CpuSelector,
@@ -72,7 +72,7 @@ impl Words for GraphicsPlan {
         };
         match self.tests.iter().find(|test| !is_test(test)) {
             Some(test) => {
-                let message = format!("`{test}` is not a test of x11perf; write for example `rect500`");
+                let message = format!("`{test}` is not an x11perf test; write for example `rect500`");
                 return Err(KeyError::new("tests", message));
             }
             None if self.tests.is_empty() => {

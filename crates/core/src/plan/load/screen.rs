@@ -96,7 +96,7 @@ impl Words for FramebufferPlan {
         let is_write = self.through == FramebufferAccess::Write;
         if is_write && self.variant != FramebufferVariant::AsIs {
             let message =
-                "`through = \"write\"` has the variant `as-is` only, since the kernel copies the data";
+                "`through = \"write\"` has the variant `as-is` only, because the kernel copies the data";
             return Err(KeyError::new("variant", message));
         }
         if is_write && self.device.is_none() {
@@ -117,7 +117,7 @@ words! {
         /// Mapped into the process.
         #[default]
         Mapping = "mapping" | "mmap",
-        /// By write(2), as `dd of=/dev/fb0` does.
+        /// With write(2), as `dd of=/dev/fb0` does.
         Write = "write",
     }
 }

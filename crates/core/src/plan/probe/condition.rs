@@ -59,7 +59,7 @@ impl FromStr for Condition {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |why: &str| format!("`{text}` is not a condition: {why}");
-        let at = text.find(['<', '>', '=', '!']).ok_or_else(|| wrong("it compares nothing"))?;
+        let at = text.find(['<', '>', '=', '!']).ok_or_else(|| wrong("it has no comparison"))?;
         let (word, rest) = text.split_at(at);
         let sign =
             SIGNS.into_iter().find_map(|(sign, comparison)| Some((rest.strip_prefix(sign)?, comparison)));

@@ -7,7 +7,7 @@ use crate::result::{HistogramKind, HistogramSource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The histograms probe: latencies of all tasks that pass its filter, counted while the other probes measure.
+/// The histograms probe: latencies of all tasks that its filter selects, counted while the other probes measure.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -22,7 +22,7 @@ pub struct HistogramsPlan {
     pub priority_max: i32,
     /// Name of the threads to count; by default all threads.
     pub task: Option<String>,
-    /// Source of the kernel's events: `bpf` or `tracefs`; by default the best that works.
+    /// Source of the kernel's events: `bpf` or `tracefs`; by default `bpf`, if it works here.
     pub source: Option<HistogramSource>,
 }
 

@@ -10,8 +10,8 @@ use serde_with::{DeserializeFromStr, SerializeDisplay};
 use std::fmt;
 use std::str::FromStr;
 
-/// The task probe: what each activation of the named threads is made of, from the timer or wake-up to the next sleep. Exactly
-/// one of `name`, `pid`, `cgroup`, `command` and `priorities` selects the threads.
+/// The task probe: where the time of each activation of the named threads goes, from the timer or wake-up to the next
+/// sleep. Exactly one of `name`, `pid`, `cgroup`, `command` and `priorities` selects the threads.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -30,7 +30,7 @@ pub struct TaskPlan {
     /// Every thread with a real-time priority in this range: `80-99`, or one number (100: SCHED_DEADLINE).
     pub priorities: Option<String>,
     /// Where an activation begins, instead of at its wake-up: `FILE:FUNCTION`, `usdt:FILE:PROVIDER:NAME`, or
-    /// `marker:TEXT`, a text that the thread writes into `trace_marker` and that begins with TEXT.
+    /// `marker:TEXT` for what the thread writes into `trace_marker` beginning with TEXT.
     pub begin: Option<String>,
     /// Where an activation ends, instead of at the next sleep; written like `begin`.
     pub end: Option<String>,
@@ -131,7 +131,7 @@ impl TaskPlan {
             (Some(begin), Some(end)) => {
                 let [begin, end] = [parsed("begin", begin)?, parsed("end", end)?];
                 if Mark::is_ambiguous(&begin, &end) {
-                    let message = "neither mark's text may begin with the other's";
+                    let message = "the text of one mark begins with the text of the other; change one";
                     return Err(KeyError::new("end", message));
                 }
                 Ok(Some([begin, end]))

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// timerlat takes no shorter and no longer periods.
 const PERIOD_US: std::ops::RangeInclusive<u64> = 100..=1_000_000;
 
-/// A measuring tracer of the kernel.
+/// A latency tracer of the kernel: hwlat, osnoise or timerlat.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -125,11 +125,11 @@ impl ProbeWords for TracerPlan {
 }
 
 words! {
-    /// The measuring tracers of the kernel.
-    pub enum Tracer: "a measuring tracer" {
+    /// The latency tracers of the kernel.
+    pub enum Tracer: "a latency tracer" {
         /// Looks for gaps that hardware or firmware causes, with interrupts disabled.
         Hwlat = "hwlat",
-        /// Looks for anything that takes time from a thread that never sleeps, and says what it was.
+        /// Looks for anything that takes time from a thread that never sleeps, and names the source.
         Osnoise = "osnoise",
         /// Measures the latency of a timer, in its interrupt and in the thread that it wakes.
         Timerlat = "timerlat",

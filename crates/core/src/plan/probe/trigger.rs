@@ -25,8 +25,8 @@ pub enum Trigger {
     Socket,
     /// A text that a watched thread writes into `trace_marker`: `marker:TEXT`.
     Marker { text: String },
-    /// A call of a function or static tracepoint, perhaps only with an argument, a result or a duration:
-    /// `FILE:FUNCTION:return<0`, `usdt:FILE:PROVIDER:NAME:arg1>1000`.
+    /// A call of a function or static tracepoint; a condition may follow: `FILE:FUNCTION:return<0`,
+    /// `usdt:FILE:PROVIDER:NAME:arg1>1000`.
     Call { place: Mark, condition: Option<Condition> },
     /// The buffer of a sound card ran empty or full: `xrun`.
     Xrun,
@@ -76,7 +76,7 @@ impl Trigger {
                 condition.is_none_or(|it: Condition| matches!(it.operand, Operand::Argument(_)));
             if matches!(place, Mark::Usdt { .. }) && !is_of_function {
                 return Err(format!(
-                    "`{text}`: a static tracepoint has arguments, and neither a result nor a duration"
+                    "`{text}`: a static tracepoint has only arguments; `return` and `took` need a function"
                 ));
             }
             Ok(Self::Call { place, condition })
@@ -104,7 +104,7 @@ impl Trigger {
         let error = |message| KeyError::new("triggers", message);
         let [least, most] = Self::LAST_BOUNDS;
         if last.is_some() && given.is_empty() {
-            return Err(KeyError::new("last", "is the time before a trigger: it needs a trigger"));
+            return Err(KeyError::new("last", "has no effect without a trigger; add a trigger"));
         }
         if last.is_some_and(|last| last < least || last > most) {
             return Err(KeyError::new("last", format!("must be from {least} to {most}")));

@@ -4,14 +4,14 @@ use super::{Flag, KeyError, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Requires a kernel command line and changes nothing: cells with this treatment run only if the machine was booted with
-/// these words. `whylate fix --campaign` reboots the machine with them.
+/// Requires words of the kernel command line and changes nothing: cells with this treatment run only if the machine
+/// was booted with these words. `whylate fix --campaign` reboots with the words.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-examples" = "\
 Examples:
-  whylate treat apply boot 'isolcpus=1 nohz_full=1'     checks that this kernel was booted so
+  whylate treat apply boot 'isolcpus=1 nohz_full=1'     checks that this boot has these words
 To test it, with a reboot for each repeat: whylate fix --campaign DIR --boot 'isolcpus=1'"))]
 pub struct BootPlan {
     /// Words of the kernel command line: `isolcpus=1 nohz_full=1`.
