@@ -28,8 +28,10 @@ pub(crate) struct Subject {
     pub(crate) late: Largest,
     pub(crate) blocked: Largest,
     pub(crate) wakeups: u64,
-    /// The inferred period of the first of its threads that has one.
+    /// The inferred period of the thread that stopped the trace, or else of the one with most wake-ups among those that have one.
     pub(crate) period_ns: Option<u64>,
+    /// How well that thread stands for all.
+    pub(crate) period_of: (bool, u64),
     pub(crate) pids: Vec<u32>,
     /// A tracer took samples of it.
     pub(crate) sampled: bool,
@@ -59,7 +61,10 @@ impl Subject {
         let is_wanted = options.what.is_none_or(|what| what == LateWhat::Wakeup);
         let both = self.waiting.into_iter().chain(finder.waiting(pid, track).filter(|_| is_wanted));
         self.waiting = both.max_by_key(Late::latency_ns);
-        self.period_ns = self.period_ns.or_else(|| track.rhythm.period_ns());
+        let of = (finder.marked == Some(pid), track.wakeups);
+        if let Some(period_ns) = track.rhythm.period_ns().filter(|_| of > self.period_of) {
+            (self.period_ns, self.period_of) = (Some(period_ns), of);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::figure;
-use whylate_core::recording::{OWN, OWN_RUNTIME};
+use whylate_core::recording::{FAIR_SERVER, GROUP_RUNTIME, OWN, OWN_RUNTIME};
 use whylate_core::result::CauseKind as Kind;
 
 /// A CPU with two runnable threads has a tick, every 10 ms at the slowest: this is two and a half ticks.
@@ -315,7 +315,31 @@ impl<'r> Context<'r> {
     }
 
     fn passed_over(&self, evidence: &str) -> Blame {
+        // The fair server gives time to ordinary threads, and never leaves a CPU idle.
+        if self.surroundings.throttler == Some(FAIR_SERVER)
+            && self.priority < DEADLINE
+            && self.idled_throttled()
+        {
+            let evidence = format!(
+                "{evidence}: {GROUP_RUNTIME}, because the CPU was also idle, which the fair server does not cause"
+            );
+            return Blame::new(Kind::Throttled, CONCLUDED, evidence).actor(GROUP_RUNTIME);
+        }
         throttled(evidence, STATED, self.priority, self.surroundings)
+    }
+
+    /// Whether the CPU was idle while the measured thread was passed over.
+    fn idled_throttled(&self) -> bool {
+        let Some(from_ns) = self.throttled_from_ns else { return false };
+        self.recording.segments.iter().any(|segment| {
+            let is_idle = match &segment.what {
+                Activity::Idle { .. } => true,
+                Activity::Thread { thread, .. } => thread.pid == 0,
+                _ => false,
+            };
+            let (from_ns, to_ns) = (segment.from_ns.max(from_ns), segment.to_ns.min(self.window.to_ns));
+            is_idle && to_ns > from_ns.saturating_add(EDGE_MAX_NS)
+        })
     }
 
     /// A lower-priority thread went on running after the wake-up.

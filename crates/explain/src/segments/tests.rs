@@ -3,6 +3,7 @@
 use super::{Activity, Recording, Segment, Sender, Surroundings, Thread, Window, decompose};
 use proptest::prelude::*;
 use whylate_core::CpuId;
+use whylate_core::recording::{FAIR_SERVER, GROUP_RUNTIME};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_testing::says;
 
@@ -222,6 +223,29 @@ fn a_loop_that_gives_way_to_a_lower_priority_thread_is_throttled() {
     };
     let segments = vec![segment(0, 1_001_000, own), ran(1_001_000, 50_000_000, thread(7, -21, "other"))];
     assert_eq!(first(&window(false, 50_001_000), segments).kind, CauseKind::Throttled);
+}
+
+/// Both exist from Linux 6.12 on with control groups for real-time threads. Only one of them leaves the CPU idle.
+#[test]
+fn a_cpu_that_is_idle_while_a_real_time_thread_is_runnable_is_not_the_fair_servers_work() {
+    let own = Activity::Thread {
+        thread: thread(101, 95, "probe"),
+        process: OWN,
+        was_runnable: true,
+        next_priority: -21,
+    };
+    let by = |idle_ns: u64| {
+        let segments = vec![
+            segment(0, 1_001_000, own.clone()),
+            ran(1_001_000, 40_000_000, thread(7, -21, "other")),
+            segment(40_000_000, 40_000_000 + idle_ns, Activity::Idle { state: 0 }),
+        ];
+        let surroundings = Surroundings { throttler: Some(FAIR_SERVER), ..Surroundings::default() };
+        let cause = decompose(&window(false, 50_001_000), &recording(segments), &surroundings).remove(0);
+        assert_eq!(cause.kind, CauseKind::Throttled, "{cause:?}");
+        cause.actor
+    };
+    assert_eq!([by(5_000_000), by(1_000)].map(Option::unwrap), [GROUP_RUNTIME, FAIR_SERVER]);
 }
 
 /// A real-time priority in the plan does not prove that the thread has it: it may still run as an ordinary one.

@@ -4,8 +4,8 @@ use crate::section::{ALWAYS, Block, Cell, Column, Depth, Row, Section, Table, To
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::quantity::{
-    BUCKET_NS, CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities,
-    Row as Quantified, Shown, TABLE, THROTTLED, Unit,
+    BUCKET_NS, CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, OWN_MAX_NS, OWN_P99_NS, PEER_CPU,
+    Quantities, Row as Quantified, Shown, TABLE, THROTTLED, Unit,
 };
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
@@ -61,12 +61,20 @@ impl<'r> Line<'r> {
     /// Further quantities of the probe; for unthrottled gaps, only those that the scheduler did not make.
     fn quantities(&self) -> Quantities {
         match self.of {
+            // The machine's own latency counts missed periods as well: it belongs to the corrected line.
+            Of::Recorded if corrected(self.cpu).is_some() => {
+                self.cpu.quantities.clone().with(OWN_P99_NS, None).with(OWN_MAX_NS, None)
+            }
+            Of::Corrected(_) => {
+                let (p99_ns, max_ns) = (self.cpu.get(OWN_P99_NS), self.cpu.get(OWN_MAX_NS));
+                Quantities::default().with(OWN_P99_NS, p99_ns).with(OWN_MAX_NS, max_ns)
+            }
             Of::Recorded => self.cpu.quantities.clone(),
             Of::Unthrottled(_) => {
                 let (gaps, lost_share) = crate::worst::gaps(self.cpu);
                 Quantities::default().with(GAPS, gaps).with(LOST_SHARE, lost_share)
             }
-            Of::Corrected(_) | Of::Part(_) => Quantities::default(),
+            Of::Part(_) => Quantities::default(),
         }
     }
 

@@ -29,6 +29,9 @@ impl Planner for FairServerPlan {
         let change = |cpu| {
             let path = format!("{FAIR_SERVER}/cpu{cpu}/runtime");
             let otherwise = match surroundings.root.exists(DEBUGFS) {
+                true if surroundings.root.exists(&path) => {
+                    "the kernel refuses it (lockdown of debugfs, or whylate runs without root's rights)"
+                }
                 true => "this kernel has no fair server (Linux 6.12 and later have it)",
                 false => "debugfs is not mounted; run `mount -t debugfs none /sys/kernel/debug`",
             };

@@ -85,9 +85,9 @@ impl DispatchPlan {
             (DispatchSource::Uio(_), None) => Err(format!(
                 "the probe cannot know how often {source} interrupts; give the device's period with `interval`, for example `1ms`"
             )),
-            (DispatchSource::RtcUpdate, Some(interval)) if interval != Nanos::from_secs(1) => {
-                Err(format!("{interval} is not possible: the clock updates once a second; leave `interval` out"))
-            }
+            (DispatchSource::RtcUpdate, Some(interval)) if interval != Nanos::from_secs(1) => Err(format!(
+                "{interval} is not possible: the clock updates once a second; leave `interval` out"
+            )),
             (DispatchSource::RtcUpdate, _) => Ok(Nanos::from_secs(1)),
             (DispatchSource::Rtc, interval) => {
                 let interval = interval.unwrap_or(INTERVAL_DEFAULT);
