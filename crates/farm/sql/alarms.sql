@@ -1,5 +1,7 @@
 -- Current problems: failed and incomplete runs, boards above the limits set by their own runs, silent boards, missing probes, less watched time
--- `limit`: the newest run has a latency above its limit, or missed a deadline (`fail`). `level`: 5 of the newest 8 runs are above the limit set by the board's own runs. `silent`: no run for three times as
+-- `limit`: the newest run has a latency above its limit, or missed a deadline (`fail`). `level`: 5 of 8 runs were above the limit set by the board's own runs, and 5 of the newest 8 still
+-- are above `allowed`, the limit at that time. The label `accepted=YYYY-MM-DD` of the newest run ends level alarms that began on
+-- that day (UTC) or before. `silent`: no run for three times as
 -- long as usual, and for an hour. `incomplete`: the newest run does not meet the request, whatever its verdict. `regression`: a
 -- change of `regressions` to more than 1.1 times, within the newest 60 runs, that the newest 5 runs still show. `probe`: the newest run lacks a series that all of
 -- the 5 runs before had. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
@@ -16,9 +18,24 @@ boards AS (
     GROUP BY host, plan
 ),
 leveled AS (
-    SELECT host, plan, cell, probe, run, figure_ns, limit_ns, above_of_8,
+    SELECT host, plan, cell, probe, run, figure_ns,
         row_number() OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s DESC, run DESC) AS age
     FROM levels
+),
+accepted AS (
+    SELECT p.host AS host, p.plan AS plan, max(l.value) AS day
+    FROM placed AS p
+    JOIN run_labels AS l ON p.host = l.host AND p.run = l.run
+    WHERE p.age = 1 AND l.label = 'accepted' AND l.value LIKE '____-__-__'
+    GROUP BY p.host, p.plan
+),
+held AS (
+    SELECT a.host AS host, a.plan AS plan, a.cell AS cell, a.probe AS probe, min(a.held_ns) AS held_ns
+    FROM level_alarms AS a
+    JOIN runs AS r ON a.host = r.host AND a.plan = r.plan AND a.first_run = r.run
+    LEFT JOIN accepted AS t ON a.host = t.host AND a.plan = t.plan
+    WHERE t.day IS NULL OR t.day < substring(r.started_at, 1, 10)
+    GROUP BY a.host, a.plan, a.cell, a.probe
 ),
 series AS (
     SELECT p.host AS host, p.plan AS plan, q.cell AS cell, q.probe AS probe, q.cpu AS cpu,
@@ -29,9 +46,11 @@ series AS (
     GROUP BY p.host, p.plan, q.cell, q.probe, q.cpu
 ),
 found AS (
-    SELECT 'level' AS alarm, host, plan, concat(cell, ' ', probe) AS what, figure_ns AS measured, limit_ns AS allowed, run
-    FROM leveled
-    WHERE age = 1 AND above_of_8 >= 5
+    SELECT 'level' AS alarm, n.host AS host, n.plan AS plan, concat(n.cell, ' ', n.probe) AS what, n.figure_ns AS measured,
+        h.held_ns AS allowed, n.run AS run
+    FROM leveled AS n
+    JOIN held AS h ON n.host = h.host AND n.plan = h.plan AND n.cell = h.cell AND n.probe = h.probe
+    WHERE n.age = 1
     UNION ALL
     SELECT 'silent' AS alarm, s.host AS host, s.plan AS plan, 'days without a run' AS what, s.silent_days AS measured,
         s.allowed_days AS allowed, b.newest_run AS run

@@ -116,6 +116,35 @@ SELECT host, plan, cell, probe, run, started_s, figure_ns, exp(top) AS limit_ns,
         CAST(CAST(greatest(14, place + 5 - n) AS BIGINT) AS VARCHAR(10)), ' runs') ELSE '' END AS note
 FROM limited;
 
+-- Level alarms that are still on at the newest run. One begins at a run with 5 of its newest 8 runs above their limits, if
+-- the run before had fewer. It keeps the limit of that run, `held_ns`: limits that grow later do not end it. It ends at a run
+-- with fewer than 5 of the newest 8 above `held_ns`, and fewer than 5 above their own limits.
+CREATE VIEW level_alarms AS
+WITH placed AS (
+    SELECT host, plan, cell, probe, run, started_s, figure_ns, limit_ns, above_of_8,
+        row_number() OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run) AS place,
+        coalesce(lag(above_of_8) OVER (PARTITION BY host, plan, cell, probe ORDER BY started_s, run), 0) AS above_before
+    FROM levels
+),
+begun AS (
+    SELECT host, plan, cell, probe, run AS first_run, started_s AS first_s, limit_ns AS held_ns, place AS began
+    FROM placed
+    WHERE above_of_8 >= 5 AND above_before < 5
+),
+followed AS (
+    SELECT b.host AS host, b.plan AS plan, b.cell AS cell, b.probe AS probe, b.first_run AS first_run, b.first_s AS first_s,
+        b.held_ns AS held_ns, b.began AS began, p.place AS place, p.above_of_8 AS above_of_8,
+        sum(CASE WHEN p.figure_ns > b.held_ns THEN 1 ELSE 0 END) OVER (PARTITION BY b.host, b.plan, b.cell, b.probe, b.began
+            ORDER BY p.place ROWS BETWEEN 7 PRECEDING AND CURRENT ROW) AS above_held_of_8
+    FROM begun AS b
+    JOIN placed AS p ON b.host = p.host AND b.plan = p.plan AND b.cell = p.cell AND b.probe = p.probe
+    WHERE p.place > b.began - 8
+)
+SELECT host, plan, cell, probe, first_run, first_s, held_ns
+FROM followed
+GROUP BY host, plan, cell, probe, first_run, first_s, held_ns, began
+HAVING sum(CASE WHEN place > began AND above_held_of_8 < 5 AND above_of_8 < 5 THEN 1 ELSE 0 END) = 0;
+
 -- Where the 0.999 quantile of a board's runs changed its level: Pettitt's test over the runs, in their order. `newest_factor` is
 -- the same as `factor`, of the newest 5 runs. A series uses `recorded` figures (see `levels`) if one of its runs has no other.
 CREATE VIEW level_changes AS

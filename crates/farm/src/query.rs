@@ -139,9 +139,14 @@ fn each_word(engine: Engine, view: &str) -> String {
 
 /// The views and tables that a question uses: an engine looks at each file of every table that it gets.
 fn used(question: &str) -> (Vec<String>, Vec<&'static str>) {
-    let views = bare(VIEWS);
-    let views = views.split(';').map(str::trim).filter(|view| says(question, name_of(view)));
-    let views: Vec<String> = views.map(str::to_owned).collect();
+    let all = bare(VIEWS);
+    let mut views: Vec<String> = Vec::new();
+    // A view may use those before it.
+    for view in all.split(';').map(str::trim).rev().filter(|view| !view.is_empty()) {
+        if says(question, name_of(view)) || views.iter().any(|user| says(user, name_of(view))) {
+            views.insert(0, view.to_owned());
+        }
+    }
     let is_used = |table: &&str| says(question, table) || views.iter().any(|view| says(view, table));
     let tables = TABLES.into_iter().filter(is_used).collect();
     (views, tables)

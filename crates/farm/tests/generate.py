@@ -1,10 +1,11 @@
 """Writes a simulated farm as a lake whose months are merged.
 
-    generate.py LAKE [--boards 300] [--years 5] [--days 7] [--worse 0.1] [--seed 1] [--only TABLE,...]
+    generate.py LAKE [--boards 300] [--years 5] [--days 7] [--worse 0.1] [--for RUNS] [--accepted DAY] [--seed 1]
+        [--only TABLE,...]
 
 Each board has a level and a spread of its own (2 to 8 %), runs that depend on the run before, single bad runs (2 %, up to
-three times later) and runs that are missing (2 %). A part of the boards becomes 30 % later at one moment: `planted.csv`
-in the lake says which, and when.
+three times later) and runs that are missing (2 %). A part of the boards becomes 30 % later at one moment, for good or for
+a number of runs: `planted.csv` in the lake says which, and when.
 """
 
 import argparse
@@ -18,6 +19,8 @@ parser.add_argument("--boards", type=int, default=300)
 parser.add_argument("--years", type=float, default=5)
 parser.add_argument("--days", type=int, default=7, help="between two runs of a board")
 parser.add_argument("--worse", type=float, default=0.1, help="part of the boards")
+parser.add_argument("--for", type=int, default=1 << 30, dest="worse_for", help="runs that are later")
+parser.add_argument("--accepted", help="the day that boards have in their label `accepted`")
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--only", type=lambda text: text.split(","), help="tables to write")
 asked = parser.parse_args()
@@ -38,7 +41,7 @@ CREATE TABLE boards AS
     FROM range({asked.boards}) AS t(board);
 CREATE TABLE made AS
     SELECT b.*, n, 1600000000 + n * {asked.days} * 86400 + board * 60 AS started_s,
-        level_ns * CASE WHEN is_worse AND n >= worse_at THEN 1.3 ELSE 1 END
+        level_ns * CASE WHEN is_worse AND n >= worse_at AND n < worse_at + {asked.worse_for} THEN 1.3 ELSE 1 END
             * exp(spread * (normal('run', board, n) + 0.4 * normal('run', board, n - 1)) / sqrt(1.16))
             * CASE WHEN chance('single', board, n) < 0.02 THEN 1.3 + 1.7 * chance('how', board, n) ELSE 1 END AS tail_ns
     FROM boards AS b, range({runs}) AS t(n)
@@ -74,7 +77,7 @@ TABLES = {
     "runs": """SELECT run, 'nightly' AS plan, started_at, started_s, kernel, 'PREEMPT_RT' AS preemption,
         'x86_64' AS architecture, 'made' AS processor, '' AS drivers, '0' AS whylate_version, 'complete' AS state,
         'pass' AS verdict, '' AS reason, '' AS mismatches,
-        'rack=' || (board % 10) || ' soc=' || CASE WHEN board % 3 = 0 THEN 'rk3588' ELSE 'n100' END AS labels, CAST(1000000 AS BIGINT) AS limit_ns,
+        'rack=' || (board % 10) || ' soc=' || CASE WHEN board % 3 = 0 THEN 'rk3588' ELSE 'n100' END || ACCEPTED AS labels, CAST(1000000 AS BIGINT) AS limit_ns,
         CAST(60e9 AS BIGINT) AS watched_ns, CAST(0 AS BIGINT) AS events, CAST(600000 AS BIGINT) AS samples,
         CAST(tail_ns * 1.2 AS BIGINT) AS max_ns, host, month
         FROM named ORDER BY month, host, run""",
@@ -106,6 +109,8 @@ TABLES = {
         format('irq/{{}}', 40 + CAST(floor(8 * chance('actor', board, k)) AS INTEGER)) AS actor, 0.5 AS share, host, month
         FROM named, range(2) AS t(k) ORDER BY month, host, run, k""",
 }
+accepted = f"' accepted={asked.accepted}'" if asked.accepted else "''"
+TABLES["runs"] = TABLES["runs"].replace("ACCEPTED", accepted)
 for table, select in TABLES.items():
     if asked.only is None or table in asked.only:
         folder = os.path.join(asked.lake, "merged", f"table={table}")

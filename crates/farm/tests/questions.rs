@@ -339,6 +339,50 @@ fn boards_that_become_later_alarm_soon_and_others_hardly_ever() {
     assert!(!answer(Engine::DuckDb, &lake, "SELECT * FROM levels LIMIT 1").unwrap().rows.is_empty());
 }
 
+/// The boards with a level alarm.
+fn level_alarms(lake: &Path) -> std::collections::BTreeSet<String> {
+    let alarms = library().iter().find(|question| question.name == "alarms").unwrap();
+    let lake = Lake::open(lake.to_str().unwrap(), false).unwrap();
+    let rows = answer(Engine::DuckDb, &lake, alarms.sql).unwrap().rows;
+    rows.iter().filter(|row| row[0] == "level").map(|row| row[1].as_str().unwrap().to_owned()).collect()
+}
+
+/// The learnt limit adapts to the new level within weeks; the alarm keeps the limit by which it began.
+#[test]
+fn a_level_alarm_stays_until_the_board_comes_back_or_its_level_is_accepted() {
+    const RUN_S: f64 = 7.0 * 86_400.0;
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let farm = ["--boards", "60", "--years", "4", "--worse", "1", "--only", "runs,quantiles"];
+    if make_farm(&place("back"), &[&farm[..], &["--for", "70"]].concat()).is_none() {
+        return;
+    }
+    let planted = std::fs::read_to_string(place("back").join("planted.csv")).unwrap();
+    let changed: Vec<(&str, f64)> = planted
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(','))
+        .map(|(host, s)| (host, s.parse().unwrap()))
+        .collect();
+    let end_s = 1_600_000_000.0 + 207.0 * RUN_S;
+    let boards = |runs: std::ops::Range<f64>| {
+        let is_in = move |(_, at): &&(&str, f64)| runs.contains(&((end_s - at) / RUN_S));
+        changed.iter().filter(is_in).map(|(host, _)| *host).collect::<Vec<&str>>()
+    };
+    let alarming = level_alarms(&place("back"));
+    let count = |boards: &[&str]| boards.iter().filter(|host| alarming.contains(**host)).count();
+    let (adapted, back) = (boards(30.0..68.0), boards(78.0..208.0));
+    assert!(adapted.len() > 8 && back.len() > 20, "{adapted:?} {back:?}");
+    assert!(count(&adapted) + 1 >= adapted.len(), "{adapted:?} {alarming:?}");
+    assert!(count(&back) <= 1, "{back:?} {alarming:?}");
+    // The day is compared with the first run of the alarm: before all runs of this farm, and after them.
+    let found = ["2019-12-31", "2100-01-01"].map(|day| {
+        make_farm(&place(day), &[&farm[..], &["--accepted", day]].concat()).unwrap();
+        level_alarms(&place(day)).len()
+    });
+    assert!(found[0] > 50 && found[1] == 0, "{found:?}");
+}
+
 #[test]
 fn a_made_farm_has_the_columns_of_a_pushed_one() {
     let folder = tempfile::tempdir().unwrap();

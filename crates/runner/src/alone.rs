@@ -9,17 +9,18 @@ use crate::machine::Machine;
 use crate::prepare::{Experiment, PreparedCell, ProbeOptions, prepare_load, prepare_probes};
 use crate::repeat::Repeat;
 use crate::tracing::Tracing;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::plan::{CellPlan, LoadKind, LoadPlan, ProbePlan, Target};
 use whylate_core::result::{
     HistogramSource, LOAD_FORMAT, LoadResult, MEASURE_FORMAT, MeasureResult, ProbeResult, RateResult, RunEnd,
+    RunResult,
 };
 use whylate_core::warning::push_once;
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::facts::preflight;
 use whylate_stats::summary::SPIKES_KEPT;
-use whylate_store::{MeasuredCell, Memory, RunInfo};
+use whylate_store::{MeasuredCell, Memory, Reader, RunInfo, StoreError};
 
 /// A probe to be measured alone.
 #[derive(Clone, Debug)]
@@ -98,18 +99,36 @@ pub fn measure(
     let memory = Memory::new(info(&experiment), asked.spikes_kept, PathBuf::new());
     let Once { measured: MeasuredCell { cell, counters, warnings }, end, .. } =
         once(&experiment, memory, causes, warnings, machine, audience)?;
-    let nothing = || ProbeResult { probe: asked.plan.kind().to_owned(), ..ProbeResult::default() };
-    Ok(MeasureResult {
+    let measured = MeasuredCell { cell, counters, warnings };
+    Ok(measurement(asked.plan.kind(), experiment.facts, measured, Some(&end)))
+}
+
+/// What [`measure`] would return for a probe that was measured alone, once, into the directory of `run`.
+///
+/// # Errors
+/// [`StoreError`] when the directory cannot be read.
+pub fn measure_of_run(path: &Path, run: &RunResult, spikes_kept: usize) -> Result<MeasureResult, StoreError> {
+    let reader = Reader::open(path)?;
+    let mut measured = MeasuredCell::of_run(&reader, run);
+    measured.cell.probes.iter_mut().for_each(|probe| probe.spikes.truncate(spikes_kept));
+    let kind = run.plan.probe.first().map_or("", |probe| probe.kind());
+    Ok(measurement(kind, run.facts.clone(), measured, reader.info().end.as_ref()))
+}
+
+fn measurement(kind: &str, facts: Facts, measured: MeasuredCell, end: Option<&RunEnd>) -> MeasureResult {
+    let MeasuredCell { cell, counters, warnings } = measured;
+    let nothing = || ProbeResult { probe: kind.to_owned(), ..ProbeResult::default() };
+    MeasureResult {
         tool: None,
         format: MEASURE_FORMAT.to_owned(),
-        facts: experiment.facts,
+        facts,
         probe: cell.probes.into_iter().next().unwrap_or_else(nothing),
         interrupts: cell.interrupts,
         ipis: cell.ipis,
         counters,
         warnings,
-        broke: matches!(end, RunEnd::BrokeAbove { .. }),
-    })
+        broke: matches!(end, Some(RunEnd::BrokeAbove { .. })),
+    }
 }
 
 /// Runs one load.

@@ -25,7 +25,7 @@ mod tracing;
 mod treating;
 mod wakeups;
 
-pub use alone::{LoadAlone, ProbeAlone, load, measure};
+pub use alone::{LoadAlone, ProbeAlone, load, measure, measure_of_run};
 pub use audience::{Audience, Stage};
 pub use causes::{assemble, assemble_in};
 pub use copies::{backends, copy_table};

@@ -134,8 +134,10 @@ fn world(name: &str, seed: u64) -> World {
 /// Repeats until the first proof; `None` if another arm is proved, or none.
 fn searched(mut world: World, seed: u64, is_guided: bool) -> Option<u32> {
     let first = if is_guided { world.first } else { 0 };
-    let mut search =
-        Search::new(Rules { margin: MARGIN, alpha: ALPHA, seed, below: None, first }, world.arms);
+    let mut search = Search::new(
+        Rules { margin: MARGIN, alpha: ALPHA, seed, below: None, first, keeps_goal: true },
+        world.arms,
+    );
     while let Some(trial) = search.next() {
         let figure = world.machine.measure(&trial.arms);
         search.take(&figure);
@@ -150,8 +152,14 @@ fn searched(mut world: World, seed: u64, is_guided: bool) -> Option<u32> {
 
 /// Compares an arm with the baseline by the rules of a search; `claim` is the number of the claim, from 1.
 fn is_confirmed(machine: &mut Source, arm: usize, claim: u32, seed: u64) -> bool {
-    let rules =
-        Rules { margin: MARGIN, alpha: ALPHA / 2f64.powi(claim as i32 - 1), seed, below: None, first: 0 };
+    let rules = Rules {
+        margin: MARGIN,
+        alpha: ALPHA / 2f64.powi(claim as i32 - 1),
+        seed,
+        below: None,
+        first: 0,
+        keeps_goal: true,
+    };
     let mut search = Search::new(rules, 1);
     while let Some(trial) = search.next() {
         let arms: Vec<usize> = trial.arms.iter().map(|_| arm).collect();

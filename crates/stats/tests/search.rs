@@ -11,7 +11,7 @@ use whylate_testing::says;
 
 /// Runs a search to its end; returns also the repeats after which the first claim was made.
 fn searched(mut machine: Machine, seed: u64) -> (Search, u32) {
-    let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0 };
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0, keeps_goal: true };
     let mut search = Search::new(rules, machine.effects.len());
     let mut first = u32::MAX;
     while let Some(trial) = search.next() {
@@ -102,7 +102,10 @@ fn a_part_that_others_replace_is_left_out() {
     let mut random = SplitMix(3);
     let mut searches_with_a_detour = 0;
     for seed in 0..50 {
-        let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0 }, 2);
+        let mut search = Search::new(
+            Rules { margin: 0.05, alpha: 0.05, seed, below: None, first: 0, keeps_goal: true },
+            2,
+        );
         let mut screened = 0;
         while let Some(trial) = search.next() {
             screened += 1;
@@ -121,7 +124,8 @@ fn a_part_that_others_replace_is_left_out() {
 
 #[test]
 fn arms_that_make_something_else_worse_are_refused() {
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
+    let mut search =
+        Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0, keeps_goal: true }, 1);
     while let Some(trial) = search.next() {
         let is_treated = trial.arms == [0];
         let median = if is_treated { 300.0 } else { 200.0 };
@@ -133,7 +137,8 @@ fn arms_that_make_something_else_worse_are_refused() {
     let end = search.claims()[0].end.clone();
     assert!(matches!(&end, ClaimEnd::Refused(why) if says("timer-p50-larger", why)), "{end:?}");
     // Less load does not count as better latency.
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0 }, 1);
+    let mut search =
+        Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first: 0, keeps_goal: true }, 1);
     while let Some(trial) = search.next() {
         let (value, rate) = if trial.arms == [0] { (50.0, 4e9) } else { (100.0, 8e9) };
         let rates = BTreeMap::from([("l3".to_owned(), rate)]);
@@ -144,7 +149,7 @@ fn arms_that_make_something_else_worse_are_refused() {
 
 #[test]
 fn an_earlier_proof_is_verified_as_one_claim() {
-    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 };
+    let rules = Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0, keeps_goal: true };
     for helps in [true, false] {
         let mut search = Search::of_whole(rules, 2);
         let mut pairs = 0;
@@ -162,7 +167,8 @@ fn an_earlier_proof_is_verified_as_one_claim() {
 
 #[test]
 fn an_arm_that_cannot_be_measured_is_left_behind() {
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 }, 5);
+    let mut search =
+        Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0, keeps_goal: true }, 5);
     let mut random = SplitMix(4);
     while let Some(trial) = search.next() {
         if trial.arms.contains(&2) {
@@ -175,7 +181,8 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
     assert_eq!(search.base(), [3]);
     assert_eq!(search.arms()[2].failed.as_deref(), Some("refused by the kernel"));
     // A search in which nothing can be measured ends too.
-    let mut search = Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0 }, 5);
+    let mut search =
+        Search::new(Rules { margin: 0.05, alpha: 0.05, seed: 4, below: None, first: 0, keeps_goal: true }, 5);
     let mut trials = 0;
     while search.next().is_some() {
         search.fail("no");
@@ -188,7 +195,7 @@ fn an_arm_that_cannot_be_measured_is_left_behind() {
 /// and most of the useless ones are found.
 #[test]
 fn useless_settings_are_found() {
-    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0, keeps_goal: true };
     let (mut useless, mut found, mut claims, mut false_claims) = (0, 0, 0, 0);
     for seed in 0..150u64 {
         let mut effects = vec![0.0; 12];
@@ -223,7 +230,7 @@ fn useless_settings_are_found() {
 /// often.
 #[test]
 fn settings_at_the_margin_are_not_called_useful() {
-    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 };
+    let rules = |seed| Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0, keeps_goal: true };
     let claims = (0..1_000u64).filter(|seed| {
         let mut machine = Machine::new(400_000 + seed, 0.1, vec![-(1.1f64.ln())]);
         let mut search = Search::of_settings(rules(*seed), 1);
@@ -245,8 +252,10 @@ fn settings_that_stand_for_each_other_stay() {
     let mut kept = 0;
     for seed in 0..100u64 {
         let mut machine = Machine::new(500_000 + seed, 0.1, vec![0.0; 3]);
-        let mut search =
-            Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0 }, 3);
+        let mut search = Search::of_settings(
+            Rules { margin: 0.1, alpha: 0.05, seed, below: None, first: 0, keeps_goal: true },
+            3,
+        );
         while let Some(trial) = search.next() {
             let mut figure = machine.measure(&trial.arms);
             if trial.arms.contains(&0) || trial.arms.contains(&1) {
@@ -264,8 +273,10 @@ fn settings_that_stand_for_each_other_stay() {
 #[test]
 fn settings_that_cannot_be_applied_are_left_behind() {
     let mut machine = Machine::new(9, 0.05, vec![-0.5, 0.0, 0.0]);
-    let mut search =
-        Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0 }, 3);
+    let mut search = Search::of_settings(
+        Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0, keeps_goal: true },
+        3,
+    );
     while let Some(trial) = search.next() {
         if trial.arms.contains(&1) {
             search.drop_setting(1, "refused");
@@ -276,8 +287,10 @@ fn settings_that_cannot_be_applied_are_left_behind() {
     }
     assert_eq!(search.base(), [0], "{:?}", search.claims());
     assert_eq!(search.arms()[1].failed.as_deref(), Some("refused"));
-    let mut search =
-        Search::of_settings(Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0 }, 3);
+    let mut search = Search::of_settings(
+        Rules { margin: 0.1, alpha: 0.05, seed: 3, below: None, first: 0, keeps_goal: true },
+        3,
+    );
     let mut trials = 0;
     while search.next().is_some() {
         search.fail("no");
@@ -293,7 +306,7 @@ fn arms_that_answer_the_cause_are_tried_first() {
         let mut effects = vec![0.0; 12];
         effects[good] = 0.5f64.ln();
         let mut machine = Machine::new(600_000 + seed, 0.15, effects);
-        let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first };
+        let rules = Rules { margin: 0.05, alpha: 0.05, seed, below: None, first, keeps_goal: true };
         let mut search = Search::new(rules, 12);
         let mut proved_after = 2_000;
         while let Some(trial) = search.next() {
@@ -326,7 +339,7 @@ fn arms_that_answer_the_cause_are_tried_first() {
 #[test]
 fn a_clear_screening_of_causes_is_short() {
     let screened = |values: [f64; 3], first| {
-        let rules = Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first };
+        let rules = Rules { margin: 0.05, alpha: 0.05, seed: 1, below: None, first, keeps_goal: true };
         let mut search = Search::new(rules, 6);
         let mut repeats = 0;
         while let Some(trial) = search.next().filter(|trial| trial.phase == FixPhase::Screen) {

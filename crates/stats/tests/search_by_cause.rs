@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_stats::random::SplitMix;
-use whylate_stats::search::{Figure, Rules, Search};
+use whylate_stats::search::{Claim, ClaimEnd, Figure, Rules, Search};
 
-const RULES: Rules = Rules { margin: 0.05, alpha: 0.05, seed: 0, below: None, first: 0 };
+const RULES: Rules = Rules { margin: 0.05, alpha: 0.05, seed: 0, below: None, first: 0, keeps_goal: true };
 /// Measured time of a repeat, in s.
 const SECONDS: f64 = 2.0;
 
@@ -92,9 +92,16 @@ fn cause(arm: usize) -> String {
     format!("thread: thief-{arm}")
 }
 
-/// The arms that a search accepts, with the repeats after which it accepted the first.
-fn searched(mut machine: Noisy, seed: u64, by_cause: bool) -> (Vec<usize>, Option<u32>) {
-    let rules = Rules { seed, ..RULES };
+/// What a search finds.
+struct Found {
+    accepted: Vec<usize>,
+    /// Arms that remove their cause, and are refused because the goal is worse with them.
+    goal_worse: Vec<usize>,
+    /// The repeats after which it accepted the first arm.
+    first: Option<u32>,
+}
+
+fn searched(mut machine: Noisy, rules: Rules, by_cause: bool) -> Found {
     let removes = |arm: usize| if by_cause { BTreeSet::from([cause(arm)]) } else { BTreeSet::new() };
     let mut search = Search::by_cause(rules, (0..machine.courses.len()).map(removes).collect());
     let mut first = None;
@@ -106,7 +113,9 @@ fn searched(mut machine: Noisy, seed: u64, by_cause: bool) -> (Vec<usize>, Optio
         }
         assert!(machine.repeats < 2_000, "the search has no end");
     }
-    (search.base().to_vec(), first)
+    let is_worse = |claim: &Claim| claim.tested.filter(|_| claim.end == ClaimEnd::GoalWorse);
+    let goal_worse = search.claims().iter().filter_map(is_worse).collect();
+    Found { accepted: search.base().to_vec(), goal_worse, first }
 }
 
 #[test]
@@ -116,7 +125,7 @@ fn useless_arms_are_accepted_no_more_often_than_agreed() {
         let accepted = (0..searches)
             .filter(|seed| {
                 let machine = Noisy::new(400_000 + seed, &courses, &[], Goal::P99);
-                !searched(machine, *seed, true).0.is_empty()
+                !searched(machine, Rules { seed: *seed, ..RULES }, true).accepted.is_empty()
             })
             .count();
         println!("nothing helps: {accepted} of {searches} searches accept something");
@@ -124,6 +133,8 @@ fn useless_arms_are_accepted_no_more_often_than_agreed() {
     }
 }
 
+/// The goal is ten times as noisy as the effect, so its median ratio is larger than 1 by chance, too. The rule that
+/// refuses arms with a worse goal costs some arms that help; nearly all of the others are found.
 #[test]
 fn arms_that_remove_their_cause_are_accepted_despite_host_noise() {
     let searches = 400;
@@ -133,27 +144,33 @@ fn arms_that_remove_their_cause_are_accepted_despite_host_noise() {
     };
     for (name, goal) in [("p99", Goal::P99), ("the maximum", Goal::Max)] {
         let courses = [Course::Bursts, Course::Steady, Course::Bursts, Course::Bursts];
-        let of = |by_cause: bool| {
-            let (mut found, mut others, mut repeats) = (0, 0, Vec::new());
+        let of = |by_cause: bool, keeps_goal: bool| {
+            let (mut found, mut others, mut refused, mut repeats) = (0, 0, 0, Vec::new());
             for seed in 0..searches {
                 let machine = Noisy::new(700_000 + seed, &courses, &[1], goal);
-                let (accepted, first) = searched(machine, seed, by_cause);
+                let rules = Rules { seed, keeps_goal, ..RULES };
+                let Found { accepted, goal_worse, first } = searched(machine, rules, by_cause);
                 found += usize::from(accepted.contains(&1));
                 others += usize::from(accepted.iter().any(|arm| *arm != 1));
+                refused += usize::from(goal_worse.contains(&1));
                 repeats.extend(first.filter(|_| accepted == [1]));
             }
-            (found, others, middle(repeats))
+            (found, others, refused, middle(repeats))
         };
-        let (found, others, repeats) = of(true);
-        let (without, _, by_goal) = of(false);
+        let (found, others, refused, repeats) = of(true, true);
+        let (without, _, _, by_goal) = of(false, true);
+        let (whatever, ..) = of(true, false);
         println!(
-            "goal {name}: by cause {found} of {searches} (others {others}), accepted after {repeats:?} repeats; by the goal alone \
-             {without}, after {by_goal:?}"
+            "goal {name}: by cause {found} of {searches} (others {others}, refused for the goal {refused}), accepted after \
+             {repeats:?} repeats; whatever the goal does {whatever}; by the goal alone {without}, after {by_goal:?}"
         );
-        assert!(found as f64 >= 0.95 * searches as f64, "{found} of {searches}");
-        assert!(others as f64 <= 0.05 * searches as f64, "{others} of {searches}");
+        let all = searches as f64;
+        assert!(whatever as f64 >= 0.95 * all, "{whatever} of {searches}");
+        assert!((found + refused) as f64 >= 0.95 * all, "{found} and {refused} of {searches}");
+        assert!(found as f64 >= 0.75 * all, "{found} of {searches}");
+        assert!(others as f64 <= 0.05 * all, "{others} of {searches}");
         assert!(without < found / 2, "by the goal alone {without}, by cause {found}");
-        assert!(repeats.is_some_and(|repeats| repeats <= 20), "{repeats:?}");
+        assert!(repeats.is_some_and(|repeats| repeats <= 25), "{repeats:?}");
     }
 }
 

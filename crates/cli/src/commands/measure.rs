@@ -51,7 +51,10 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
             printing: arguments.printing,
             ..RunArguments::default()
         };
-        return run::of_plan(plan, &kept, host);
+        // The document is that of a measurement, whether it is stored or not.
+        return run::of_plan(plan, &kept, host, |path, run| {
+            output::print_json(&whylate_runner::measure_of_run(path, run, arguments.spikes)?)
+        });
     }
     let trace_folder = match arguments.tracemark {
         true => Some(Tracefs::find(&host.running).context("--tracemark")?.top().to_owned()),

@@ -58,22 +58,33 @@ pub(super) fn execute(arguments: &RunArguments, host: &Host) -> Result<Ending> {
             }
         }
     };
-    conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
+    conclude(&path, &info, arguments.printing.json.then_some(&print_run))
 }
 
-/// Runs a plan that the command line made.
-pub(super) fn of_plan(plan: Plan, arguments: &RunArguments, host: &Host) -> Result<Ending> {
+/// Runs a plan that the command line made; `json` prints its result, given its directory.
+pub(super) fn of_plan(
+    plan: Plan,
+    arguments: &RunArguments,
+    host: &Host,
+    json: impl Fn(&Path, &RunResult) -> Result<()>,
+) -> Result<Ending> {
     let machine = machine::real(host)?;
     match start(plan, arguments, host, &machine, signals::watch()?, None)? {
         Some((path, info)) => {
-            conclude(&path, &info, arguments.printing.json.then_some(output::print_json as Print))
+            let print = |result: &mut RunResult| json(&path, result);
+            conclude(&path, &info, arguments.printing.json.then_some(&print))
         }
         None => Ok(Ending::Pass),
     }
 }
 
 /// How a result is printed as JSON.
-pub(super) type Print = fn(&RunResult) -> Result<()>;
+pub(super) type Print<'p> = &'p dyn Fn(&mut RunResult) -> Result<()>;
+
+fn print_run(result: &mut RunResult) -> Result<()> {
+    result.shorten();
+    output::print_json(result)
+}
 
 /// The requested plan.
 fn planned(arguments: &RunArguments) -> Result<Plan> {
@@ -232,7 +243,7 @@ fn preview(experiment: &Experiment, warnings: &[Warning], json: bool) -> Result<
 }
 
 /// Prints the result as JSON or as text, and turns it into an exit code.
-pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Result<Ending> {
+pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print<'_>>) -> Result<Ending> {
     let mut result = match whylate_runner::assemble(path) {
         Ok(result) => result,
         // Reports why there are no samples, not only that there are none.
@@ -244,8 +255,7 @@ pub(super) fn conclude(path: &Path, info: &RunInfo, json: Option<Print>) -> Resu
         Err(error) => return Err(error.into()),
     };
     if let Some(print) = json {
-        result.shorten();
-        print(&result)?;
+        print(&mut result)?;
     } else {
         output::drawn(&whylate_report::run(&result)?.terminal(output::style()))?;
         output::message(&format!(

@@ -247,6 +247,39 @@ fn a_kept_measurement_is_read_as_a_run() {
     assert!(endless.code != Some(0) && endless.stderr.contains("--duration"), "{endless:?}");
 }
 
+/// Names of the fields, without the elements of lists that may be empty.
+fn names(document: &Value) -> Vec<String> {
+    document.as_object().unwrap().keys().cloned().collect()
+}
+
+#[test]
+fn a_stored_measurement_prints_the_json_of_a_measurement() {
+    let folder = folder();
+    let run = folder.path().join("kept");
+    let measure = ["measure", "timer", "--cpu", "0", "--duration", "300ms", "--warmup", "10ms", "--json"];
+    let _alone = alone();
+    let plain = whylate(&measure).json();
+    let said = whylate(&[&measure[..], &["--spikes", "2", "-o", text(&run)]].concat());
+    let stored = said.json();
+    assert_eq!((said.code, stored["format"].as_str()), (Some(0), Some("whylate.measure/1")), "{stored:#}");
+    assert_eq!(names(&stored), names(&plain));
+    checked(stored.clone(), "timer");
+    let cpu = |document: &Value| names(&document["cpus"][0]);
+    let without_max = |mut names: Vec<String>| {
+        names.retain(|name| name != "max_at_ns");
+        names
+    };
+    assert_eq!(without_max(cpu(&stored)), without_max(cpu(&plain)));
+    let spikes = list(&stored, "spikes");
+    assert!(spikes.len() <= 2 && spikes.iter().all(|spike| spike["repeat"].is_null()), "{spikes:?}");
+    assert_eq!(list(&stored, "counters").len(), list(&plain, "counters").len());
+    // The run directory has the same figures.
+    let report = whylate(&["report", text(&run), "--json"]).json();
+    let reported = &report["cells"][0]["probes"][0]["cpus"][0];
+    assert_eq!(reported["samples"], stored["cpus"][0]["samples"]);
+    assert_eq!(reported["histogram"], stored["cpus"][0]["histogram"]);
+}
+
 #[test]
 fn warnings_of_a_measurement_take_one_line_unless_asked_for() {
     let lines = |more: &[&str]| {

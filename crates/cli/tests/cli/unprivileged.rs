@@ -233,6 +233,9 @@ fn a_user_watches_only_his_own_programs() {
         assert!(said.stderr.contains("perf_event_paranoid") && !user.path().join("run").exists(), "{said:?}");
         return skip(Need::Rights, "the kernel tells ordinary users nothing of their threads");
     }
+    let audit = user.shell(&format!("./whylate watch -q --audit -o audited -- {naps}")).unwrap();
+    assert!(audit.code == Some(69) && audit.stderr.contains("an audit needs"), "{audit:?}");
+    assert!(!user.path().join("audited").exists());
     let result = said.json();
     assert!(codes(&result).iter().any(|code| code == "causes-incomplete"), "{result:#}");
     let probe = &result["cells"][0]["probes"][0];

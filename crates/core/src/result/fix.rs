@@ -98,6 +98,10 @@ pub struct FixRegistration {
     /// How many of the first `arms` answer causes and are screened before the rest; 0: all are screened together.
     #[serde(default)]
     pub first: u32,
+    /// Whether a treatment that removes its cause is refused while the goal is worse; absent in earlier searches, which
+    /// accepted it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_goal: bool,
     /// Treatments that are not tried, and why.
     #[serde(default)]
     pub left_out: Vec<FixLeftOut>,
@@ -171,7 +175,7 @@ words! {
         Helps = "helps",
         /// Proved, but not needed in addition to the other treatments.
         NotNeeded = "not_needed",
-        /// Shown to help, and refused: something else got worse.
+        /// Shown to help, and refused: something else, or the goal itself, got worse.
         Refused = "refused",
         /// Makes no difference larger than the margin.
         Equivalent = "equivalent",
@@ -196,7 +200,7 @@ pub struct FixArmResult {
     pub id: String,
     /// What the search shows about the treatment.
     pub outcome: FixOutcome,
-    /// Why the treatment was refused or failed.
+    /// Why the treatment was refused, is not proved, or failed.
     pub why: Option<String>,
     /// The goal's statistic in each repeat of the first screening.
     #[serde(default)]
@@ -215,7 +219,7 @@ pub struct FixRemoval {
     pub pairs: Vec<[f64; 2]>,
     /// Evidence, after each pair, that at least half of this late time is gone.
     pub evidence: Vec<f64>,
-    /// Whether at least half of the late time is proved to be gone.
+    /// Whether at least half of the late time is proved to be gone, whatever the goal does.
     pub proved: bool,
     /// Pairs in which at least half of the late time was gone.
     pub removed_in: u32,

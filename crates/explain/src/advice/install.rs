@@ -2,9 +2,9 @@
 //! what was proved.
 
 use std::collections::BTreeMap;
-use whylate_core::figure::between;
+use whylate_core::figure::{between, nanoseconds};
 use whylate_core::plan::{ShieldMethod, TreatmentKind};
-use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixResult};
+use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixRemoval, FixResult};
 use whylate_core::{CpuSet, Facts};
 
 const SYSCTL: &str = "/etc/sysctl.d/90-whylate.conf";
@@ -83,19 +83,46 @@ pub fn install(result: &mut FixResult, facts: &Facts, target: &CpuSet) {
     (result.files, result.by_hand) = files.finish();
 }
 
-/// `timer p99.9 x 0.77 (0.70 to 0.84), 9 pairs, evidence 102`.
+/// `timer p99.9 x 0.77 (95 %: 0.70 to 0.84), 9 pairs, evidence 102`, and after a proof by cause `; removes thread: thief:
+/// late time 3.00 ms per s -> 0, in 7 of 7 pairs, evidence 89`.
 fn proof(id: &str, result: &FixResult) -> String {
     let is_proof = |claim: &&FixClaim| claim.tells_of(id);
-    let Some(claim) = result.claims.iter().find(is_proof) else { return format!("whylate fix: {id}") };
+    let Some(claim) = result.claims.iter().find(is_proof) else {
+        return one_line(&format!("whylate fix: {id}"));
+    };
     let number = |value: f64| format!("{value:.2}");
-    format!(
-        "whylate fix: {id}: {} x {} (95 %: {}), {} pairs, evidence {:.0}",
+    let removal = claim.removal.as_ref().filter(|it| it.proved).map(removed).unwrap_or_default();
+    one_line(&format!(
+        "whylate fix: {id}: {} x {} (95 %: {}), {} pairs, evidence {:.0}{removal}",
         result.registration.goal,
         claim.ratio.map_or_else(|| "not known".to_owned(), number),
         between((claim.ratio_low, claim.ratio_high), number),
         claim.pairs.len(),
         claim.evidence.last().copied().unwrap_or_default()
+    ))
+}
+
+/// The proof by cause.
+fn removed(removal: &FixRemoval) -> String {
+    let per_s = |ns: f64| match ns > 0.0 {
+        true => format!("{} per s", nanoseconds(ns as u64)),
+        false => "0".to_owned(),
+    };
+    let verb = if removal.after_ns_per_s > 0.0 { "removes most of" } else { "removes" };
+    format!(
+        "; {verb} {}: late time {} -> {}, in {} of {} pairs, evidence {:.0}",
+        removal.causes.join(", "),
+        per_s(removal.before_ns_per_s),
+        per_s(removal.after_ns_per_s),
+        removal.removed_in,
+        removal.tells_in,
+        removal.evidence.last().copied().unwrap_or_default()
     )
+}
+
+/// A comment ends with its line, and a thread may have a line break in its name.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// Adds a line below its proof; a line of two treatments is written once, below both proofs.

@@ -2,8 +2,8 @@ use super::*;
 use whylate_core::plan::{Plan, Share};
 use whylate_core::record::TaskRecord;
 use whylate_core::result::{
-    Cause, CpuResult, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixResult,
-    ProbeResult, RunState, Spike,
+    Cause, CpuResult, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixRemoval,
+    FixResult, ProbeResult, RunState, Spike,
 };
 use whylate_core::{BusyProgram, CpuId};
 use whylate_testing::says;
@@ -171,6 +171,7 @@ fn proved() -> FixResult {
         left_out: Vec::new(),
         yes: Vec::new(),
         never: Vec::new(),
+        keeps_goal: true,
         first: 0,
         begun: true,
     };
@@ -248,6 +249,32 @@ fn only_what_is_proved_is_installed_each_with_its_proof() {
     for line in ["kernel.watchdog_cpumask = 0", "kernel.timer_migration = 0", "vm.stat_interval = 120"] {
         assert_eq!(sysctl.matches(line).count(), 1, "{sysctl}");
     }
+}
+
+/// The name of a thread is what another user chose: it stays inside its comment.
+#[test]
+fn files_have_the_proof_by_cause_in_their_comments() {
+    let mut result = proved();
+    let claim = &mut result.claims[0];
+    claim.lowers_goal = Some(false);
+    (claim.ratio, claim.ratio_low, claim.ratio_high) = (Some(0.93), Some(0.71), Some(1.2));
+    claim.removal = Some(FixRemoval {
+        causes: vec!["thread: thief".to_owned(), "thread: evil\nvm.overcommit_memory = 2".to_owned()],
+        pairs: vec![[3e6, 0.0]; 8],
+        evidence: vec![1.9, 169.8],
+        proved: true,
+        removed_in: 8,
+        tells_in: 8,
+        before_ns_per_s: 3e6,
+        after_ns_per_s: 0.0,
+    });
+    install(&mut result, &facts(), &CpuSet::single(CpuId(1)));
+    let sysctl = text_of(&result, "/etc/sysctl.d/90-whylate.conf").unwrap();
+    let comment = sysctl.lines().find(|line| line.contains("vm-stat-interval")).unwrap();
+    assert!(says("proof-by-cause", comment), "{comment}");
+    assert!(comment.starts_with("# ") && !sysctl.contains("\nvm.overcommit"), "{sysctl}");
+    let tuned = text_of(&result, "/etc/tuned/profiles/whylate/tuned.conf").unwrap();
+    assert!(tuned.contains(comment), "{tuned}");
 }
 
 /// Without isolated partitions of cgroup v2, processes are still kept away, and the result says what is missing.

@@ -2,8 +2,8 @@
 
 use super::Exported;
 use super::{ExportError, all};
-use whylate_core::quantity::{Merge, TABLE, Value};
-use whylate_core::result::{CauseKind, OTHERS};
+use whylate_core::quantity::{CORRECTED, Merge, TABLE, Value};
+use whylate_core::result::{CauseKind, OTHERS, Quantiles};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTable {
@@ -48,27 +48,40 @@ fn field<T: ToString>(value: Option<T>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
+/// The figures of a series, as columns.
+const FIGURES: [&str; 7] = ["min_ns", "mean_ns", "p50_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"];
+
+/// The columns `p50_ns`, … are of the recorded samples. `corrected_p50_ns`, … also count missed periods, as reports do;
+/// probes that cannot miss one do not have them.
 fn quantiles(run: &Exported) -> Rows {
     let counted = || TABLE.iter().enumerate().filter(|(_, row)| row.merge == Merge::Sum);
-    let mut rows = titled("cell probe cpu samples min_ns mean_ns p50_ns p99_ns p999_ns p9999_ns max_ns");
+    let mut rows = titled("cell probe cpu samples");
+    rows[0].extend(FIGURES.map(str::to_owned));
     rows[0].extend(counted().map(|(_, row)| row.name.to_owned()));
+    rows[0].extend(FIGURES.map(|name| format!("corrected_{name}")));
     for series in all(run) {
-        let (cpu, figures) = (series.cpu, series.cpu.quantiles);
+        let cpu = series.cpu;
         let mut row =
             vec![series.cell.name.clone(), series.name(), cpu.cpu.to_string(), cpu.samples.to_string()];
-        row.extend([
-            field(figures.map(|it| it.min_ns)),
-            field(figures.map(|it| it.mean_ns)),
-            field(figures.map(|it| it.p50_ns)),
-            field(figures.map(|it| it.p99_ns)),
-            field(figures.map(|it| it.p999_ns)),
-            field(figures.map(|it| it.p9999_ns)),
-            field(figures.map(|it| it.max_ns)),
-        ]);
+        row.extend(figures(cpu.quantiles));
         row.extend(counted().map(|(number, _)| field(cpu.quantities.value(number).and_then(Value::as_f64))));
+        row.extend(figures(cpu.quantities.of(CORRECTED).copied()));
         rows.push(row);
     }
     rows
+}
+
+/// The fields of [`FIGURES`].
+fn figures(of: Option<Quantiles>) -> [String; 7] {
+    [
+        field(of.map(|it| it.min_ns)),
+        field(of.map(|it| it.mean_ns)),
+        field(of.map(|it| it.p50_ns)),
+        field(of.map(|it| it.p99_ns)),
+        field(of.map(|it| it.p999_ns)),
+        field(of.map(|it| it.p9999_ns)),
+        field(of.map(|it| it.max_ns)),
+    ]
 }
 
 fn histogram(run: &Exported) -> Rows {
@@ -164,4 +177,47 @@ fn rates(run: &Exported) -> Rows {
         }
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use whylate_core::quantity::{OVERRUNS, Quantities};
+    use whylate_core::result::{CpuResult, MeasureResult, ProbeResult};
+
+    #[test]
+    fn recorded_and_corrected_quantiles_have_names_of_their_own() {
+        let all = |ns: u64| Quantiles {
+            min_ns: ns,
+            mean_ns: ns as f64,
+            p50_ns: ns,
+            p99_ns: 2 * ns,
+            p999_ns: 3 * ns,
+            p9999_ns: 4 * ns,
+            max_ns: 5 * ns,
+        };
+        let cpu = |series: Option<&str>, quantities| CpuResult {
+            series: series.map(str::to_owned),
+            samples: 10,
+            quantiles: Some(all(100)),
+            quantities,
+            ..CpuResult::default()
+        };
+        let late = Quantities::default().with(OVERRUNS, 7).with(CORRECTED, all(1_000));
+        let cpus = vec![cpu(None, late), cpu(Some("other"), Quantities::default())];
+        let probe = ProbeResult { probe: "timer".to_owned(), cpus, ..ProbeResult::default() };
+        let run = Exported::from(MeasureResult { probe, ..MeasureResult::default() });
+        let table = csv(&run, CsvTable::Quantiles).unwrap();
+        let mut rows = ::csv::Reader::from_reader(table.as_bytes());
+        let rows: Vec<BTreeMap<String, String>> = rows.deserialize().map(Result::unwrap).collect();
+        let of = |row: usize, names: [&str; 3]| names.map(|name| rows[row][name].as_str());
+        assert_eq!(of(0, ["p99_ns", "p9999_ns", "max_ns"]), ["200", "400", "500"]);
+        let corrected = ["corrected_p99_ns", "corrected_p9999_ns", "corrected_max_ns"];
+        assert_eq!(of(0, corrected), ["2000", "4000", "5000"]);
+        assert_eq!((rows[0]["overruns"].as_str(), of(1, corrected)), ("7", [""; 3]), "{table}");
+        let names: Vec<&str> = table.lines().next().unwrap().split(',').collect();
+        let once: std::collections::BTreeSet<&&str> = names.iter().collect();
+        assert_eq!(once.len(), names.len(), "{names:?}");
+    }
 }

@@ -195,7 +195,7 @@ fn proved(fix: &FixResult) -> Section {
     };
     let item = |claim: &FixClaim| {
         let Reading { sign, tone, .. } = reading(claim);
-        Item { tone, symbol: sign, text: sentence(claim).into(), ..Item::default() }
+        Item { tone, symbol: sign, text: sentence(claim).into(), below: ways(claim), ..Item::default() }
     };
     let row = |claim: &FixClaim| {
         let interval = Some((claim.ratio_low, claim.ratio_high));
@@ -234,7 +234,6 @@ fn title(claim: &FixClaim) -> String {
 fn sentence(claim: &FixClaim) -> String {
     let ends = (claim.ratio_low, claim.ratio_high);
     let ratio = claim.ratio.map(|ratio| format!(": {} × ({})", times(ratio), between(ends, times)));
-    let last = claim.evidence.last().copied().unwrap_or_default();
     let word = match (claim.phase, claim.outcome) {
         (FixPhase::LeaveOut, FixOutcome::Proved) => "each part is needed",
         (FixPhase::LeaveOut, _) => "the part that was left out is not needed",
@@ -243,43 +242,63 @@ fn sentence(claim: &FixClaim) -> String {
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::Equivalent) => "no difference",
         (FixPhase::Reduce, FixOutcome::Proved) => "better",
         (FixPhase::Without | FixPhase::Reduce, FixOutcome::CannotTell) => "cannot tell",
-        (_, FixOutcome::Proved) if claim.lowers_goal == Some(false) => "cannot tell",
         (_, FixOutcome::Proved) => "proved",
-        (_, FixOutcome::Refused) => "better, but refused",
+        (_, FixOutcome::Refused) => "refused",
         (_, FixOutcome::Equivalent) => "equivalent",
         (_, FixOutcome::Harms) => "worse",
         _ => "not proved",
     };
     let refused = claim.refused.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let removal = claim.removal.as_ref().map(|it| removed(it, claim.needed)).unwrap_or_default();
+    let evidence = match claim.removal {
+        Some(_) => String::new(),
+        None => format!(", {}", shown(&claim.evidence, claim.needed)),
+    };
     format!(
-        "`{}`{}, {}, evidence {last:.1} ({:.0} needed) {}: {word}{refused}{removal}{}",
+        "`{}`{}, {}{evidence}: {word}{refused}{}",
         title(claim),
         ratio.unwrap_or_default(),
         counted(claim.pairs.len(), "pair"),
-        claim.needed,
-        course(&claim.evidence, claim.needed),
         costs(claim)
     )
 }
 
-/// The rest of the causes that it answers.
+/// Each of the two ways to a proof on a line of its own; empty if there is only one.
+fn ways(claim: &FixClaim) -> Vec<(&'static str, String)> {
+    let Some(removal) = &claim.removal else { return Vec::new() };
+    let is_enough = claim.evidence.last().is_some_and(|last| *last >= claim.needed);
+    let word = match claim.outcome {
+        _ if is_enough => "lower",
+        FixOutcome::Proved => "cannot tell",
+        FixOutcome::Equivalent => "equivalent",
+        FixOutcome::Harms => "worse",
+        _ => "not proved to be lower",
+    };
+    let by_goal = format!("{}: {word}", shown(&claim.evidence, claim.needed));
+    vec![("by the goal", by_goal), ("by its cause", removed(removal, claim.needed))]
+}
+
+/// The causes that it answers.
 fn removed(removal: &FixRemoval, needed: f64) -> String {
     let named: Vec<&str> = removal.causes.iter().take(REMOVED_MAX).map(String::as_str).collect();
     let more = removal.causes.len().saturating_sub(REMOVED_MAX);
     let more = if more > 0 { format!(" and {}", counted(more, "other cause")) } else { String::new() };
     let per_s = |ns: f64| format!("{} per s", value(Statistic::Max, ns));
-    let last = removal.evidence.last().copied().unwrap_or_default();
     format!(
-        "; late time of {}{more}: {} → {} in {} of {} pairs, evidence {last:.1} ({needed:.0} needed) {}: {}",
+        "{}{more}: {} → {} in {} of {} pairs, {}: {}",
         named.join(", "),
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),
         removal.removed_in,
         removal.tells_in,
-        course(&removal.evidence, needed),
-        if removal.proved { "removed" } else { "not proved" }
+        shown(&removal.evidence, needed),
+        if removal.proved { "removed" } else { "not proved to be removed" }
     )
+}
+
+/// `evidence 12.3 of 80 ▁▂▄`.
+fn shown(evidence: &[f64], needed: f64) -> String {
+    let last = evidence.last().copied().unwrap_or_default();
+    format!("evidence {last:.1} of {needed:.0} {}", course(evidence, needed))
 }
 
 /// The evidence over time: each step of the picture is twice the one before, and the highest is enough.
@@ -335,4 +354,52 @@ fn install(fix: &FixResult) -> Section {
     Section::new("fix-install", if is_advice { "What you can change yourself" } else { "What to install" })
         .with_all(fix.files.iter().map(part))
         .with(by_hand.collect::<Vec<Item>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(outcome: FixOutcome, refused: Option<&str>) -> FixClaim {
+        FixClaim {
+            phase: FixPhase::Confirm,
+            control: Vec::new(),
+            candidate: vec!["move".to_owned()],
+            pairs: vec![[100e3, 125e3]; 7],
+            evidence: vec![0.5, 0.1],
+            needed: 80.0,
+            lowers_goal: None,
+            removal: Some(FixRemoval {
+                causes: vec!["thread: thief".to_owned()],
+                evidence: vec![1.9, 89.4],
+                proved: true,
+                removed_in: 7,
+                tells_in: 7,
+                before_ns_per_s: 3e6,
+                ..FixRemoval::default()
+            }),
+            outcome,
+            ratio: Some(1.25),
+            ratio_low: None,
+            ratio_high: None,
+            others: std::collections::BTreeMap::new(),
+            refused: refused.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn a_refusal_and_each_way_that_is_not_proved_have_lines_of_their_own() {
+        let refused = claim(FixOutcome::Refused, Some("worse"));
+        let line = sentence(&refused);
+        assert!(line.ends_with(": refused: worse") && !line.contains("not proved"), "{line}");
+        let [(goal, by_goal), (cause, by_cause)] = &ways(&refused)[..] else { panic!("two ways") };
+        assert_eq!((*goal, *cause), ("by the goal", "by its cause"));
+        assert!(whylate_testing::says("way-of-the-goal", by_goal), "{by_goal}");
+        assert!(whylate_testing::says("way-of-the-cause", by_cause), "{by_cause}");
+        let mut unproved = claim(FixOutcome::CannotTell, None);
+        assert!(sentence(&unproved).ends_with(": not proved"), "{}", sentence(&unproved));
+        unproved.removal = None;
+        let line = sentence(&unproved);
+        assert!(line.contains("evidence 0.1 of 80") && ways(&unproved).is_empty(), "{line}");
+    }
 }

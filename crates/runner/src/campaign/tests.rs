@@ -58,6 +58,7 @@ impl Place {
             left_out: Vec::new(),
             yes: Vec::new(),
             never: Vec::new(),
+            keeps_goal: true,
             first: 0,
             begun: false,
         };

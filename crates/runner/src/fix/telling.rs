@@ -151,6 +151,7 @@ mod tests {
             left_out: Vec::new(),
             yes: Vec::new(),
             never: Vec::new(),
+            keeps_goal: true,
             begun: true,
         }
     }

@@ -136,6 +136,7 @@ impl FakeMachine {
             left_out: Vec::new(),
             yes: Vec::new(),
             never: Vec::new(),
+            keeps_goal: true,
             first: 0,
             begun: false,
         };

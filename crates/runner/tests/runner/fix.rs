@@ -62,6 +62,7 @@ fn rules() -> FixRegistration {
         left_out: Vec::new(),
         yes: Vec::new(),
         never: Vec::new(),
+        keeps_goal: true,
         first: 0,
         begun: false,
     }

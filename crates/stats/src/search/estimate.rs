@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     fn rules(first: usize, below: Option<f64>) -> Rules {
-        Rules { margin: 0.05, alpha: 0.05, seed: 1, below, first }
+        Rules { margin: 0.05, alpha: 0.05, seed: 1, below, first, keeps_goal: true }
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! examined in the same way.
 //!
 //! An arm that answers causes of the ledger can be proved in two ways: by the goal's statistic, and by the
-//! [removal](removal_evidence) of these causes. Each way has half of the error probability of the claim.
+//! [removal](removal_evidence) of these causes. Each way has half of the error probability of the claim. An arm that
+//! removes its cause is refused if the goal is worse with it.
 //!
 //! Everything is drawn from the seed, so the same figures make the same search: a killed search continues where its
 //! figures end. This module does not know what an arm is, or how a figure is measured.
@@ -57,6 +58,8 @@ pub struct Rules {
     /// The number of first arms that are screened on their own, before the others if none of them helps; 0 to screen
     /// all at once.
     pub first: usize,
+    /// Whether an arm that removes its cause is refused while the goal is worse with it.
+    pub keeps_goal: bool,
 }
 
 /// The most pairs that are measured for a claim of that phase.
@@ -210,7 +213,7 @@ impl Search {
             }
             Work::Pairs(pairs) => {
                 pairs.take(figure, &mut self.random);
-                if let Some(end) = pairs.end(self.rules.margin) {
+                if let Some(end) = pairs.end(&self.rules) {
                     self.concluded(end);
                 }
             }
@@ -243,7 +246,7 @@ impl Search {
     /// Ends the search now: what is not proved yet stays unproved.
     pub fn stop(&mut self) {
         if let Work::Pairs(pairs) = std::mem::replace(&mut self.work, Work::Done) {
-            self.claims.push(pairs.claim(ClaimEnd::Open));
+            self.claims.push(pairs.claim(pairs.end_of_search(&self.rules)));
         }
     }
 

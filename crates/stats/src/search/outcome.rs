@@ -93,6 +93,7 @@ pub fn replay(registration: &FixRegistration, steps: &[FixStep]) -> Result<Searc
         seed: registration.seed,
         below: registration.goal.below.map(|below| below.0 as f64),
         first: registration.first as usize,
+        keeps_goal: registration.keeps_goal,
     };
     let removes = || registration.arms.iter().map(|arm| arm.removes.iter().cloned().collect()).collect();
     let mut search = match registration.mode {
@@ -192,6 +193,18 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
     let lowers = || format!("{still}lowers {goal} by {by:.0} %");
     let Some(removal) = claim.removal.as_ref().filter(|it| it.proved) else { return lowers() };
     let verb = if removal.after_ns_per_s > 0.0 { "removes most of" } else { "removes" };
+    let removed = format!("{still}{verb} {}", late_time(removal));
+    if claim.lowers_goal == Some(true) {
+        return format!("{} and {removed}", lowers());
+    }
+    let within = |end: Option<f64>| end.is_some_and(|end| end.ln().abs() <= margin.ln_1p());
+    let is_same = within(claim.ratio_low) && within(claim.ratio_high);
+    let word = if is_same { "no difference above the margin" } else { "cannot tell yet" };
+    format!("{removed}; {}: {word}", ratio(claim, goal))
+}
+
+/// `thread: thief (late time 3.1 ms per s → 0, in 7 of 7 pairs)`.
+fn late_time(removal: &FixRemoval) -> String {
     let causes = match &removal.causes[..] {
         [one] => one.clone(),
         [first, more @ ..] => {
@@ -199,22 +212,27 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
         }
         [] => String::new(),
     };
-    let removed = format!(
-        "{still}{verb} {causes} (late time {} → {}, in {} of {} pairs)",
+    format!(
+        "{causes} (late time {} → {}, in {} of {} pairs)",
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),
         removal.removed_in,
         removal.tells_in
-    );
-    if claim.lowers_goal == Some(true) {
-        return format!("{} and {removed}", lowers());
-    }
+    )
+}
+
+/// `timer p99 0.93 × (0.71 to 1.20)`.
+fn ratio(claim: &FixClaim, goal: &FixGoal) -> String {
     let times = |ratio: f64| format!("{ratio:.2}");
     let ends = between((claim.ratio_low, claim.ratio_high), times);
-    let within = |end: Option<f64>| end.is_some_and(|end| end.ln().abs() <= margin.ln_1p());
-    let is_same = within(claim.ratio_low) && within(claim.ratio_high);
-    let word = if is_same { "no difference above the margin" } else { "cannot tell yet" };
-    format!("{removed}; {goal} {} × ({ends}): {word}", times(claim.ratio.unwrap_or(1.0)))
+    format!("{goal} {} × ({ends})", times(claim.ratio.unwrap_or(1.0)))
+}
+
+/// Why a treatment that removes its cause is not proved: both figures, in one sentence.
+fn goal_is_worse(claim: &FixClaim, goal: &FixGoal) -> Option<String> {
+    let removal = claim.removal.as_ref()?;
+    let rarer = format!("its cause is rarer: {}", late_time(removal));
+    Some(format!("{rarer}, but the goal is worse: {}", ratio(claim, goal)))
 }
 
 fn per_s(ns_per_s: f64) -> String {
@@ -260,7 +278,9 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.mode == FixMode::Verify => verified(result, is_over),
         _ => {
             let tried = registration.arms.len();
-            (FixAnswer::NothingProved, format!("no treatment is proved to lower {goal} ({tried} tried)"))
+            let text =
+                format!("no treatment is proved to lower {goal} ({tried} tried){}", worse_goals(result));
+            (FixAnswer::NothingProved, text)
         }
     };
     match answer {
@@ -299,12 +319,25 @@ fn audited(result: &FixResult) -> String {
     text + together
 }
 
+/// The treatments that remove their cause while the goal is worse, each with both figures.
+fn worse_goals(result: &FixResult) -> String {
+    let is_so = |it: &&FixClaim| it.outcome == FixOutcome::Refused && !it.candidate.is_empty();
+    let refused = result.claims.iter().filter(is_so);
+    let of = |claim: &FixClaim| {
+        let worse = goal_is_worse(claim, &result.registration.goal)?;
+        let name = claim.candidate.join(" + ");
+        (claim.refused.as_ref() == Some(&worse)).then(|| format!("; {name}: {worse}"))
+    };
+    refused.filter_map(of).collect()
+}
+
 /// How to report an earlier proof that was not reproduced: the effect is absent, or too little was measured.
 fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let names: Vec<&str> = result.registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
     let (names, goal) = (names.join(" + "), &result.registration.goal);
-    if is_over {
-        return (FixAnswer::NothingProved, format!("{names} is no longer proved to lower {goal}"));
+    if is_over || result.claims.last().is_some_and(|claim| claim.outcome == FixOutcome::Refused) {
+        let text = format!("{names} is no longer proved to lower {goal}{}", worse_goals(result));
+        return (FixAnswer::NothingProved, text);
     }
     let pairs = result.claims.last().map_or(0, |claim| claim.pairs.len());
     let text = format!(
@@ -335,35 +368,16 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
         ClaimEnd::Proved => FixOutcome::Proved,
         ClaimEnd::Worse => FixOutcome::Harms,
         ClaimEnd::Equal => FixOutcome::Equivalent,
-        ClaimEnd::Refused(_) => FixOutcome::Refused,
+        ClaimEnd::Refused(_) | ClaimEnd::GoalWorse => FixOutcome::Refused,
         _ if low.is_some_and(|low| low > margin.ln_1p()) => FixOutcome::Harms,
         _ if within(low) && within(high) => FixOutcome::Equivalent,
         _ => FixOutcome::CannotTell,
     };
-    let (goal_evidence, late) = (claim.evidence(margin), claim.late());
-    let is_proved = |evidence: &[f64]| evidence.last().is_some_and(|it| *it >= claim.needed);
-    let removal = (!claim.causes.is_empty()).then(|| {
-        let evidence = claim.removal();
-        let (removed_in, tells_in) = removed_in(&late);
-        let side = |side: usize| {
-            let mut rates: Vec<f64> = late.iter().map(|pair| pair[side]).collect();
-            rates.sort_by(f64::total_cmp);
-            median(&rates).unwrap_or_default()
-        };
-        FixRemoval {
-            causes: claim.causes.iter().cloned().collect(),
-            proved: claim.end == ClaimEnd::Proved && is_proved(&evidence),
-            evidence,
-            removed_in,
-            tells_in,
-            before_ns_per_s: side(0),
-            after_ns_per_s: side(1),
-            pairs: late.clone(),
-        }
-    });
-    FixClaim {
-        lowers_goal: (claim.end == ClaimEnd::Proved).then(|| is_proved(&goal_evidence)),
-        removal,
+    let goal_evidence = claim.evidence(margin);
+    let is_lower = goal_evidence.last().is_some_and(|it| *it >= claim.needed);
+    let mut shown = FixClaim {
+        lowers_goal: (claim.end == ClaimEnd::Proved).then_some(is_lower),
+        removal: removal_of(claim),
         phase: claim.phase,
         control: names(registration, &claim.control),
         candidate: names(registration, &claim.candidate),
@@ -379,7 +393,45 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
             ClaimEnd::Refused(why) => Some(why.clone()),
             _ => None,
         },
+    };
+    if claim.end == ClaimEnd::GoalWorse {
+        shown.refused = goal_is_worse(&shown, &registration.goal);
     }
+    shown
+}
+
+/// What the pairs show for the causes that the treatments answer, if they answer any.
+fn removal_of(claim: &Claim) -> Option<FixRemoval> {
+    let late = claim.late();
+    let (removed_in, tells_in) = removed_in(&late);
+    let side = |side: usize| {
+        let mut rates: Vec<f64> = late.iter().map(|pair| pair[side]).collect();
+        rates.sort_by(f64::total_cmp);
+        median(&rates).unwrap_or_default()
+    };
+    (!claim.causes.is_empty()).then(|| FixRemoval {
+        causes: claim.causes.iter().cloned().collect(),
+        proved: claim.is_removed(),
+        evidence: claim.removal(),
+        removed_in,
+        tells_in,
+        before_ns_per_s: side(0),
+        after_ns_per_s: side(1),
+        pairs: late.clone(),
+    })
+}
+
+/// Why a claim is not proved: the evidence of each way, and what is needed.
+fn unproved(claim: &FixClaim) -> Option<String> {
+    let of = |evidence: &[f64]| format!("{:.1}", evidence.last().copied().unwrap_or_default());
+    let by_cause = claim.removal.as_ref().map(|it| format!(", {} by its cause", of(&it.evidence)));
+    let (pairs, needed) = (claim.pairs.len(), claim.needed);
+    (claim.outcome == FixOutcome::CannotTell && !claim.evidence.is_empty()).then(|| {
+        let by_goal = of(&claim.evidence);
+        let pairs = if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") };
+        let by_cause = by_cause.unwrap_or_default();
+        format!("evidence after {pairs} is {by_goal} by the goal{by_cause}; {needed:.0} is needed")
+    })
 }
 
 fn results(
@@ -401,10 +453,13 @@ fn results(
             None if registration.mode == FixMode::Search && !state.is_measured => FixOutcome::NotTried,
             None => FixOutcome::NotConfirmed,
         };
+        // A verification has one claim, about all treatments.
+        let whole = || claims.last().filter(|_| registration.mode == FixMode::Verify);
+        let why = claim.or_else(whole).and_then(|claim| claim.refused.clone().or_else(|| unproved(claim)));
         FixArmResult {
             id: id.clone(),
             outcome,
-            why: state.failed.clone().or_else(|| claim.and_then(|claim| claim.refused.clone())),
+            why: state.failed.clone().or(why),
             screened: state.screened.clone(),
             rounds: state.rounds,
         }
@@ -419,8 +474,12 @@ mod tests {
 
     /// A search of one arm that answers one cause; `measured` gives the goal's value and the late time of the cause with and without it.
     fn answered(goal: &str, mode: FixMode, measured: impl Fn(bool, usize) -> (f64, f64)) -> FixResult {
+        found(&rules(goal, mode), measured)
+    }
+
+    fn rules(goal: &str, mode: FixMode) -> FixRegistration {
         let text = r#"{"name":"move","kind":"ksm","reason":"","answers":[],"removes":["thread: thief"]}"#;
-        let registration = FixRegistration {
+        FixRegistration {
             mode,
             goal: goal.parse().unwrap(),
             margin: whylate_core::plan::Share(0.05),
@@ -434,14 +493,24 @@ mod tests {
             left_out: Vec::new(),
             yes: Vec::new(),
             never: Vec::new(),
+            keeps_goal: true,
             begun: true,
-        };
+        }
+    }
+
+    /// A search that ends after at most this number of repeats.
+    fn stopped(
+        registration: &FixRegistration,
+        repeats: usize,
+        measured: impl Fn(bool, usize) -> (f64, f64),
+    ) -> Vec<FixStep> {
         let mut steps: Vec<FixStep> = Vec::new();
-        while let Some(trial) = replay(&registration, &steps).unwrap().next() {
+        while let Some(trial) = replay(registration, &steps).unwrap().next().filter(|_| steps.len() < repeats)
+        {
             let (value, late) = measured(!trial.arms.is_empty(), steps.len());
             steps.push(FixStep {
                 phase: trial.phase,
-                treatments: names(&registration, &trial.arms),
+                treatments: names(registration, &trial.arms),
                 cell: String::new(),
                 repeat: 1,
                 value: Some(value),
@@ -453,7 +522,12 @@ mod tests {
                 took_ns: 1,
             });
         }
-        answer(&registration, &steps, RunState::Complete).unwrap()
+        steps
+    }
+
+    fn found(registration: &FixRegistration, measured: impl Fn(bool, usize) -> (f64, f64)) -> FixResult {
+        let steps = stopped(registration, usize::MAX, measured);
+        answer(registration, &steps, RunState::Complete).unwrap()
     }
 
     /// A maximum that the host makes, whatever the arm does.
@@ -521,6 +595,67 @@ mod tests {
             (raised.answer, raised.claims[0].outcome),
             (FixAnswer::NothingProved, FixOutcome::Refused)
         );
+    }
+
+    /// Removes its cause; the goal is 25 % larger in two of three pairs, which no evidence shows.
+    fn worse_goal(is_treated: bool, nth: usize) -> (f64, f64) {
+        let value = if nth / 2 % 3 == 2 { 90e3 } else { 125e3 };
+        if is_treated { (value, 0.0) } else { (100e3, 3e6) }
+    }
+
+    #[test]
+    fn an_arm_that_removes_its_cause_is_not_proved_while_the_goal_is_worse() {
+        let refused = answered("timer p99", FixMode::Search, worse_goal);
+        let claim = &refused.claims[0];
+        assert_eq!(
+            (refused.answer, claim.outcome, claim.lowers_goal, claim.pairs.len()),
+            (FixAnswer::NothingProved, FixOutcome::Refused, None, 24)
+        );
+        assert!(refused.recommended.is_empty() && claim.removal.as_ref().unwrap().proved);
+        let why = refused.results[0].why.as_ref().unwrap();
+        assert!(whylate_testing::says("cause-rarer-goal-worse", why), "{why}");
+        assert_eq!(claim.refused.as_ref(), Some(why));
+        assert!(refused.sentence.ends_with(why), "{}", refused.sentence);
+        // A search that ends before it can tell proves as little.
+        let rules = rules("timer p99", FixMode::Search);
+        let early = answer(&rules, &stopped(&rules, 20, worse_goal), RunState::Complete).unwrap();
+        assert_eq!((early.claims[0].outcome, early.claims[0].pairs.len()), (FixOutcome::Refused, 10));
+        let verified = answered("timer p99", FixMode::Verify, worse_goal);
+        assert_eq!(verified.answer, FixAnswer::NothingProved);
+        assert!(verified.sentence.contains("timer p99 1.25"), "{}", verified.sentence);
+        assert!(verified.results[0].why.as_ref().is_some_and(|why| verified.sentence.ends_with(why)));
+    }
+
+    #[test]
+    fn a_treatment_that_is_not_proved_says_how_much_evidence_is_missing() {
+        let kept = answered("timer max", FixMode::Search, |_, nth| (noise(nth), 3e6 + nth as f64));
+        let [result] = &kept.results[..] else { panic!("{:?}", kept.results) };
+        assert_eq!((result.outcome, kept.claims[0].refused.as_ref()), (FixOutcome::CannotTell, None));
+        assert!(whylate_testing::says("evidence-of-each-way", result.why.as_ref().unwrap()));
+    }
+
+    #[test]
+    fn a_goal_that_is_credibly_worse_is_not_proved_within_the_margin() {
+        // The cause is absent from the first pairs, so that the pairs are enough for an interval.
+        let slightly = |is_treated: bool, nth: usize| {
+            let late = if is_treated || nth < 8 { 0.0 } else { 3e6 };
+            (if is_treated { 103e3 } else { 100e3 }, late)
+        };
+        let refused = answered("timer p99", FixMode::Search, slightly);
+        assert_eq!(
+            (refused.answer, refused.claims[0].outcome),
+            (FixAnswer::NothingProved, FixOutcome::Refused)
+        );
+        assert!(refused.claims[0].ratio_low.is_some_and(|low| low > 1.0), "{:?}", refused.claims[0]);
+    }
+
+    #[test]
+    fn a_search_of_an_earlier_version_keeps_its_rules() {
+        let rules = FixRegistration { keeps_goal: false, ..rules("timer p99", FixMode::Search) };
+        let text = serde_json::to_string(&rules).unwrap();
+        assert!(!text.contains("keeps_goal"), "{text}");
+        let proved = found(&serde_json::from_str(&text).unwrap(), worse_goal);
+        assert_eq!((proved.answer, proved.claims[0].pairs.len()), (FixAnswer::Proved, 7));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! margin.
 
 use super::removal::best_evidence;
-use super::{Figure, Trial, evidence, interval, pairs_max, removal_evidence};
+use super::{Figure, Rules, Trial, evidence, interval, pairs_max, removal_evidence};
 use crate::contrast::median;
 use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +14,8 @@ pub const PAIRS_MAX: u32 = 24;
 const FAILED_MAX: u32 = 2;
 /// Evidence from which another statistic counts as worse.
 const WORSE: f64 = 10.0;
+/// Error probability of the interval by which the goal is credibly worse.
+const CREDIBLE: f64 = 0.05;
 /// A load that does less than this part of its former rate disturbs less: better latencies then prove nothing.
 const RATE_KEPT_MIN: f64 = 0.9;
 
@@ -28,6 +30,8 @@ pub enum ClaimEnd {
     Proved,
     /// It is better, but something else is worse.
     Refused(String),
+    /// Its causes are removed, but the goal is worse.
+    GoalWorse,
     /// The candidate is worse by more than the margin; tested only if either side may be better.
     Worse,
     /// Neither side is better by more than the margin; tested only if either side may be better.
@@ -115,24 +119,49 @@ impl Claim {
         first.rates.keys().filter_map(|name| Some((name.as_str(), rate(name)?))).collect()
     }
 
-    /// What is worse with the candidate although it is better.
-    fn worse(&self, margin: f64) -> Option<String> {
-        if let Some((name, rate)) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN) {
-            return Some(format!(
-                "the rate of load {name} is {:.0} % lower with this treatment",
-                (1.0 - rate) * 100.0
-            ));
-        }
-        // An arm that removes its cause may still raise the goal.
-        let goal = ("the goal", self.effects());
-        std::iter::once(goal).chain(self.others()).find_map(|(name, mut effects)| {
-            let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
-            let is_worse = evidence(lost, effects.len() as u32) >= WORSE;
-            effects.sort_by(f64::total_cmp);
-            let by = (median(&effects).unwrap_or_default().exp() - 1.0) * 100.0;
-            is_worse.then(|| format!("{name} is {by:.0} % larger with this treatment"))
+    /// A load that does less with the candidate.
+    fn lost_rate(&self) -> Option<String> {
+        let (name, rate) = self.rates().into_iter().find(|(_, rate)| *rate < RATE_KEPT_MIN)?;
+        let by = (1.0 - rate) * 100.0;
+        Some(format!("the rate of load {name} is {by:.0} % lower with this treatment"))
+    }
+
+    /// Another statistic that is worse with the candidate although it is better.
+    fn larger(&self, margin: f64) -> Option<String> {
+        self.others().into_iter().find_map(|(name, effects)| {
+            let by = (middle(&effects).exp() - 1.0) * 100.0;
+            is_larger(&effects, margin).then(|| format!("{name} is {by:.0} % larger with this treatment"))
         })
     }
+
+    /// Whether an arm that removes its cause raises the goal; `None` while only its median ratio does.
+    fn raises_goal(&self, rules: &Rules) -> Option<bool> {
+        let effects = self.effects();
+        let is_credible = interval(&effects, CREDIBLE).0.is_some_and(|low| low > 0.0);
+        match () {
+            () if is_larger(&effects, rules.margin) => Some(true),
+            () if !rules.keeps_goal => Some(false),
+            () if is_credible => Some(true),
+            () => (middle(&effects) <= rules.margin.ln_1p()).then_some(false),
+        }
+    }
+
+    /// Whether the removal of its causes is proved, whatever the goal does.
+    pub fn is_removed(&self) -> bool {
+        self.removal().last().is_some_and(|evidence| *evidence >= self.needed)
+    }
+}
+
+/// Whether these logarithms of ratios show that a statistic is larger by more than the margin.
+fn is_larger(effects: &[f64], margin: f64) -> bool {
+    let lost = effects.iter().filter(|effect| **effect > margin.ln_1p()).count() as u32;
+    evidence(lost, effects.len() as u32) >= WORSE
+}
+
+fn middle(effects: &[f64]) -> f64 {
+    let mut effects = effects.to_vec();
+    effects.sort_by(f64::total_cmp);
+    median(&effects).unwrap_or_default()
 }
 
 #[derive(Clone, Debug)]
@@ -207,28 +236,47 @@ impl Pairs {
     }
 
     /// How it ends, when it does.
-    pub(super) fn end(&self, margin: f64) -> Option<ClaimEnd> {
+    pub(super) fn end(&self, rules: &Rules) -> Option<ClaimEnd> {
         if self.first.is_some() {
             return None;
         }
-        let effects = self.claim.effects();
+        let (claim, margin) = (&self.claim, rules.margin);
+        let effects = claim.effects();
         let pairs = effects.len() as u32;
         let won = effects.iter().filter(|effect| **effect < -margin.ln_1p()).count() as u32;
         if self.is_of_settings() {
             return self.end_of_either(&effects, won, margin);
         }
-        let removed = self.claim.removal().last().copied();
-        if evidence(won, pairs).max(removed.unwrap_or(0.0)) >= self.claim.needed {
+        let by_goal = evidence(won, pairs) >= claim.needed;
+        if by_goal || claim.is_removed() {
             // A needed part is not refused for costs of the whole set.
-            let is_needed = self.claim.phase == FixPhase::LeaveOut;
-            let worse = self.claim.worse(margin).filter(|_| !is_needed);
-            return Some(worse.map_or(ClaimEnd::Proved, ClaimEnd::Refused));
+            if claim.phase == FixPhase::LeaveOut {
+                return Some(ClaimEnd::Proved);
+            }
+            // An arm that removes its cause may still raise the goal.
+            let raises_goal = if by_goal { Some(false) } else { claim.raises_goal(rules) };
+            let refused = |why: Option<String>| why.map(ClaimEnd::Refused);
+            return match (refused(claim.lost_rate()), raises_goal, refused(claim.larger(margin))) {
+                (Some(end), ..) => Some(end),
+                (None, Some(true), _) => Some(ClaimEnd::GoalWorse),
+                (None, _, Some(end)) => Some(end),
+                (None, Some(false), None) => Some(ClaimEnd::Proved),
+                // More pairs may tell.
+                (None, None, None) => (pairs >= PAIRS_MAX).then_some(ClaimEnd::GoalWorse),
+            };
         }
+        let removed = claim.removal().last().copied();
         let best = (pairs..=PAIRS_MAX).map(|later| evidence(won + later - pairs, later)).fold(0.0, f64::max);
-        let is_of_causes = !self.claim.causes.is_empty();
         let by_cause = best_evidence(removed.unwrap_or(1.0), PAIRS_MAX.saturating_sub(pairs));
-        let best = if is_of_causes { best.max(by_cause) } else { best };
-        (best < self.claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
+        let best = if claim.causes.is_empty() { best } else { best.max(by_cause) };
+        (best < claim.needed || pairs >= PAIRS_MAX).then_some(ClaimEnd::Futile)
+    }
+
+    /// How it ends if the search ends now.
+    pub(super) fn end_of_search(&self, rules: &Rules) -> ClaimEnd {
+        let is_undecided = self.claim.is_removed() && self.claim.raises_goal(rules).is_none();
+        let is_refused = is_undecided && self.claim.phase != FixPhase::LeaveOut && !self.is_of_settings();
+        if is_refused { ClaimEnd::GoalWorse } else { ClaimEnd::Open }
     }
 
     /// How a comparison ends if either side may be better.

@@ -5,18 +5,19 @@
 
 use super::cell::CellData;
 use super::shape::Shapes;
-use super::{Collector, finish_cell};
+use super::{Collector, finish_cell, newest_attempts, void_attempts};
 use crate::directory::RunDirectory;
 use crate::error::StoreError;
 use crate::info::RunInfo;
-use crate::reader::Segment;
+use crate::reader::{Reader, Segment};
 use crate::tables::{RateKey, Rows, Sink};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use whylate_core::Warning;
 use whylate_core::record::CounterRecord;
-use whylate_core::result::CellResult;
+use whylate_core::result::{CellResult, RunResult};
 use whylate_core::warning::push_all_once;
+use whylate_stats::summary::SPIKES_KEPT;
 
 /// The memory of a run with one cell and one repeat.
 pub struct Memory {
@@ -53,13 +54,7 @@ impl Memory {
         let Some(cell) = self.info.cells.first() else { return MeasuredCell::default() };
         let shown = self.data.shown(&self.info, &self.shapes);
         let mut cell = finish_cell(self.data, cell, &self.info, false, &self.shapes, &shown);
-        for probe in &mut cell.probes {
-            probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
-            let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);
-            points.for_each(|point| point.repeat = None);
-            // The same as those of the cell.
-            probe.rates.clear();
-        }
+        without_repeats(&mut cell);
         MeasuredCell { cell, counters, warnings: self.info.warnings }
     }
 
@@ -77,6 +72,41 @@ impl Memory {
         let damages = collector.add_segment(Segment { rows, ..Segment::default() });
         self.data = collector.cells.remove(cell.name.as_str()).unwrap_or_default();
         push_all_once(&mut self.info.warnings, damages.into_iter().map(|damage| damage.warning));
+    }
+}
+
+impl MeasuredCell {
+    /// The first cell of the stored run `result`, as if it had not been stored.
+    pub fn of_run(reader: &Reader, result: &RunResult) -> Self {
+        let Some(mut cell) = result.cells.first().cloned() else { return Self::default() };
+        without_repeats(&mut cell);
+        let info = reader.info();
+        let shapes = Shapes::of(info, SPIKES_KEPT);
+        let mut collector = Collector {
+            void: void_attempts(info),
+            cells: HashMap::from([(cell.name.as_str(), CellData::default())]),
+            newest: newest_attempts(info),
+            shapes: &shapes,
+            earlier: Vec::new(),
+            problems: Vec::new(),
+        };
+        // The result has their warnings.
+        for segment in reader.segments() {
+            drop(collector.add_segment(segment));
+        }
+        let counters = collector.cells.remove(cell.name.as_str()).unwrap_or_default().counters();
+        Self { cell, counters, warnings: result.warnings.clone() }
+    }
+}
+
+/// The figures of a cell that has one repeat name none.
+fn without_repeats(cell: &mut CellResult) {
+    for probe in &mut cell.probes {
+        probe.spikes.iter_mut().for_each(|spike| spike.repeat = None);
+        let points = probe.cpus.iter_mut().flat_map(|cpu| &mut cpu.timeline);
+        points.for_each(|point| point.repeat = None);
+        // The same as those of the cell.
+        probe.rates.clear();
     }
 }
 

@@ -166,6 +166,7 @@ fn again(proved: &Path, arguments: &FixArguments) -> Result<(Plan, FixRegistrati
         arms,
         left_out: Vec::new(),
         first: 0,
+        keeps_goal: true,
         begun: true,
         ..registration
     };
@@ -254,6 +255,7 @@ fn rules(arguments: &FixArguments, goal: FixGoal, margin: Share) -> FixRegistrat
         yes: arguments.yes.clone(),
         never: arguments.never.clone(),
         first: 0,
+        keeps_goal: true,
         begun: false,
     }
 }

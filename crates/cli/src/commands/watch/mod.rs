@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use view::WatchView;
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TaskPlan, TracePlan};
-use whylate_core::result::Cause;
+use whylate_core::result::{Cause, RunResult};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, TriggerLine, prepare};
@@ -81,7 +81,11 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
         bail!("no samples: {why}; no run was stored");
     }
     // With JSON, every output is one document on one line.
-    let json = arguments.printing.json.then_some(output::print_json_line as Print);
+    let print = |result: &mut RunResult| {
+        result.shorten();
+        output::print_json_line(result)
+    };
+    let json: Option<Print<'_>> = if arguments.printing.json { Some(&print) } else { None };
     let ending = conclude(&path, &info, json)?;
     Ok(match failed_program(&info).filter(|_| ending == Ending::Pass) {
         Some(failed) => {

@@ -173,7 +173,8 @@ pub fn try_to_watch(
         plan.per.unwrap_or_default(),
         triggers::keep_ns(plan),
     )?;
-    triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))
+    triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))?;
+    if plan.audit { source.audit() } else { Ok(()) }
 }
 
 /// Watches until the duration is over, the observer ends it, or the process has ended.
