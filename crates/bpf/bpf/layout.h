@@ -630,8 +630,12 @@ struct stretch {
 			u64 moved_ns;
 			/* Its last page fault; 0: none. */
 			u64 fault_ns;
-			/* The address of the futex in whose system call it fell asleep. */
-			u64 futex;
+			union {
+				/* The address of the futex in whose system call it fell asleep. */
+				u64 futex;
+				/* Only in TASK_GONE: its runs that ended with a sleep. */
+				u64 runs;
+			};
 			/* The first arguments of the system call in which it fell asleep. */
 			u64 arguments[2];
 			/* Where its program made that call: the innermost return address into the executable; 0: not known. */

@@ -305,6 +305,7 @@ NEVER_INLINE int let_go(struct task_struct *task, bool ends)
 	stretch->previous = slot->previous;
 	stretch->previous_prio = slot->previous_prio;
 	stretch->threads_left = threads_left(task);
+	stretch->runs = slot->runs;
 	copy_name(stretch->command, task);
 	complete_stretch(stretch, TASK_GONE, bpf_ktime_get_ns(), number);
 	return 0;

@@ -207,6 +207,8 @@ pub struct Activation {
     pub migrations: u64,
     /// Only its runs and preemptions are known: not when it was woken, nor what it slept for.
     pub is_partial: bool,
+    /// How long it may have waited for a CPU before its first run, at most, where the wake-up is not known.
+    pub wait_max_ns: Option<u64>,
     /// From when to when the thread may have had another activation before this one, which was not seen.
     pub gap: Option<(u64, u64)>,
     /// It had not ended when the watch did: its last stage goes on.

@@ -449,11 +449,11 @@ pub(crate) fn is_own(command: &str) -> bool {
     command.starts_with("whylate")
 }
 
-/// Names of threads that measure latency.
+/// Names of threads that measure latency. The threads `whylate-…` help to record.
 pub(crate) fn is_measuring(command: &str) -> bool {
     const STARTS: &[&str] =
         &["cyclictest", "timerlat/", "timerlatu/", "osnoise/", "whylate", "rtla", "oslat", "cyclicdeadline"];
-    starts_with_any(command, STARTS)
+    starts_with_any(command, STARTS) && !command.starts_with("whylate-")
 }
 
 /// Whether `inner` may be the implementation that the dispatcher `outer` tail-calls. The function tracer then names the

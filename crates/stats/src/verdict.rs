@@ -286,6 +286,12 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
         let longest_ns = task.get(UNSEEN_MAX_NS);
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
+            if unseen >= task.samples.saturating_sub(1) && task.samples > 1 {
+                return format!(
+                    "cannot judge {name}: without programs in the kernel its waits for a CPU are not recorded; with \
+                     them, a response may have taken up to {longest}"
+                );
+            }
             format!(
                 "cannot judge {name}: the record of the thread has {} of up to {longest}, which may hide a \
                  late response",

@@ -132,6 +132,8 @@ struct AuditedThread {
     is_real_time: bool,
     is_settled: bool,
     is_gone: bool,
+    /// 1 + the number of the run in which it ended, as `RawAuditCount::last_run`.
+    last_run: u64,
     /// All its runs, those since its start, and those since the last time findings were taken.
     runs: u64,
     audited_runs: u64,
@@ -200,6 +202,7 @@ impl Audit {
             TaskEvent::Gone => {
                 if let Some(thread) = self.threads.get_mut(&raw.thread) {
                     thread.is_gone = true;
+                    thread.last_run = raw.futex + 1;
                 }
             }
             TaskEvent::New => {
@@ -304,7 +307,12 @@ impl Audit {
                 continue;
             };
             let before = self.before.insert(key, count).unwrap_or_default();
-            let calls = count.calls.saturating_sub(before.calls);
+            let (calls, runs) =
+                (count.calls.saturating_sub(before.calls), count.runs.saturating_sub(before.runs));
+            // How a thread ends is no habit of its cycles, as its start is none.
+            if thread.is_gone && runs == 1 && count.last_run == thread.last_run {
+                continue;
+            }
             let judged =
                 self.judged.entry(key).or_insert_with(|| judge(host, thread.process, key.call, key.detail));
             let Some((kind, about)) = judged.clone().filter(|_| calls > 0) else { continue };
@@ -316,7 +324,7 @@ impl Audit {
                     call: Sysno::new(key.call as usize).map(|call| call.name().to_owned()),
                     object: about,
                     count: calls,
-                    runs: count.runs.saturating_sub(before.runs).min(calls),
+                    runs: runs.min(calls),
                     took_ns: time(count.took_ns.saturating_sub(before.took_ns)),
                     longest_ns: time(count.longest_ns),
                     place: self.places.get(&key).cloned(),

@@ -400,6 +400,8 @@ impl Track {
                 open.stages
                     .extend(until_it_ran(Stage { from_ns: woken_ns, to_ns: raw.run_ns, cpu, what }, raw));
             }
+            // The start of this work was not seen: the thread is new, has a new name, or records were lost.
+            (None, Some(Left { wait: Some(wait), .. })) if wait.is_inside() => {}
             (_, left) => {
                 let is_timer = raw.waker_kind == RawWaker::Timer && raw.expires_ns > 0;
                 let due_ns = if is_timer { raw.expires_ns.min(raw.ready_ns) } else { raw.ready_ns };

@@ -3,7 +3,8 @@
 //! Without rights a user learns from the kernel when his own threads got and left a CPU, whether they fell asleep or were
 //! still runnable then, and their page faults ([`whylate_sys::switch_ring`]). The kernel does not say when and by whom they
 //! were woken, what they sleep for, and who had the CPU meanwhile. An activation therefore begins when the thread first runs,
-//! and ends with its next sleep, whatever it sleeps for.
+//! and ends with its next sleep, whatever it sleeps for. How long it waited for its CPU before that has a bound: the time since
+//! it fell asleep, and what the kernel adds up for the thread (`/proc/PID/task/TID/schedstat`).
 
 use super::build::{Builder, Cut, Last, Watched};
 use super::choose::{self, Chosen};
@@ -11,7 +12,7 @@ use super::rhythm::{Activations, Doubt, Rhythms};
 use super::{TaskLosses, TaskTarget};
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
@@ -26,6 +27,13 @@ use zerocopy::TryFromBytes as _;
 const SETTLED_NS: u64 = 1_000_000;
 /// The kernel's number for an ordinary task of nice 0.
 const PRIORITY_ORDINARY: i32 = 120;
+/// Waits of more threads are not read: each is a file.
+const WAITS_READ_MAX: usize = 64;
+/// How long readings are kept, and at most how many activations wait for theirs.
+const WAITS_KEPT_NS: u64 = 5_000_000_000;
+const STARTS_MAX: usize = 4_096;
+/// Names and priorities are read this often: some threads get their priority from another one, after their start.
+const LOOK_AGAIN_NS: u64 = 1_000_000_000;
 /// A state of a sleeping task.
 const INTERRUPTIBLE: u32 = 1;
 
@@ -52,6 +60,12 @@ struct Track {
     /// When and where it was given its CPU.
     since: Option<(u64, CpuId)>,
     faults: u32,
+    /// When it last fell asleep.
+    slept_ns: Option<u64>,
+    /// When activations began that have not been handed on, and when the thread fell asleep before.
+    starts: VecDeque<(u64, u64)>,
+    /// When its waits for a CPU were read, and how long all of them were by then.
+    waits: VecDeque<(u64, u64)>,
 }
 
 /// The watch, running. It ends when this is dropped.
@@ -67,6 +81,7 @@ pub struct OwnTaskWatch {
     /// Records that may have an older one on another CPU.
     waiting: Vec<(CpuId, SwitchRecord)>,
     lost: u64,
+    looked_ns: u64,
 }
 
 impl OwnTaskWatch {
@@ -97,6 +112,7 @@ impl OwnTaskWatch {
             builder: Builder::default(),
             waiting: Vec::new(),
             lost: 0,
+            looked_ns: 0,
         }
     }
 
@@ -146,7 +162,9 @@ impl OwnTaskWatch {
 
     /// The activations that ended since the last call, in that order. Call it twenty times a second.
     pub fn poll(&mut self) -> Vec<Activation> {
-        let settled_ns = clock::now().0.saturating_sub(SETTLED_NS);
+        let now_ns = clock::now().0;
+        let settled_ns = now_ns.saturating_sub(SETTLED_NS);
+        self.look_at_threads(now_ns);
         let mut lost = 0;
         for ring in &self.rings {
             let (cpu, waiting) = (ring.cpu(), &mut self.waiting);
@@ -168,7 +186,44 @@ impl OwnTaskWatch {
     }
 
     fn ended(&mut self) -> Vec<Activation> {
-        std::mem::take(&mut self.builder.ended).into_iter().map(only_what_is_known).collect()
+        let ended = std::mem::take(&mut self.builder.ended);
+        ended.into_iter().map(|it| self.bounded(it)).map(only_what_is_known).collect()
+    }
+
+    /// With the longest time for which the thread may have waited for its CPU before it ran.
+    fn bounded(&mut self, activation: Activation) -> Activation {
+        let began_ns = activation.due_ns;
+        let wait_max_ns = self.tracks.get_mut(&activation.thread.pid).and_then(|track| {
+            let place = track.starts.iter().position(|(in_ns, _)| *in_ns == began_ns)?;
+            let (_, slept_ns) = track.starts.drain(..=place).next_back()?;
+            let before = track.waits.iter().rfind(|(at_ns, _)| *at_ns <= slept_ns).map(|(_, ns)| *ns);
+            let after = track.waits.iter().find(|(at_ns, _)| *at_ns >= began_ns).map(|(_, ns)| *ns);
+            let waited_ns = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+            let asleep_ns = began_ns.saturating_sub(slept_ns);
+            Some(waited_ns.map_or(asleep_ns, |waited_ns| waited_ns.min(asleep_ns)))
+        });
+        Activation { wait_max_ns, ..activation }
+    }
+
+    /// Reads how long the threads have waited for CPUs so far, and now and then their names and priorities.
+    fn look_at_threads(&mut self, now_ns: u64) {
+        let is_again = now_ns >= self.looked_ns + LOOK_AGAIN_NS;
+        let reads_waits = self.tracks.len() <= WAITS_READ_MAX;
+        let host = &self.host;
+        for (thread, track) in &mut self.tracks {
+            if reads_waits && let Some(waited_ns) = waited_ns(host, track.known.process, *thread) {
+                track.waits.push_back((clock::now().0, waited_ns));
+                while track.waits.front().is_some_and(|(at_ns, _)| at_ns + WAITS_KEPT_NS < now_ns) {
+                    track.waits.pop_front();
+                }
+            }
+            if is_again && let Some(found) = choose::known(host, track.known.process, *thread) {
+                track.known = found.known;
+            }
+        }
+        if is_again {
+            self.looked_ns = now_ns;
+        }
     }
 
     /// As [`super::TaskWatch::decide_by`].
@@ -224,7 +279,16 @@ impl OwnTaskWatch {
                 let since = track.since.take().filter(|(_, before)| *before == cpu);
                 let left = if *is_preempted { Left::Preempted } else { Left::Asleep };
                 let before = track.left.replace(left);
+                let slept_ns = track.slept_ns;
+                if !*is_preempted {
+                    track.slept_ns = Some(at_ns);
+                }
                 let Some((in_ns, _)) = since else { return };
+                if let (Some(Left::Asleep), Some(slept_ns)) = (before, slept_ns)
+                    && track.starts.len() < STARTS_MAX
+                {
+                    track.starts.push_back((in_ns, slept_ns));
+                }
                 let faults = std::mem::take(&mut track.faults);
                 RawStretch {
                     kind: TaskEvent::Stretch,
@@ -278,8 +342,15 @@ const ENODEV: i32 = 19;
 
 impl Track {
     fn new(known: Watched) -> Self {
-        Self { known, left: None, since: None, faults: 0 }
+        let (starts, waits) = (VecDeque::new(), VecDeque::new());
+        Self { known, left: None, since: None, faults: 0, slept_ns: None, starts, waits }
     }
+}
+
+/// How long a thread has waited for a CPU in all; `None` if the kernel does not count it.
+fn waited_ns(host: &HostRoot, process: u32, thread: u32) -> Option<u64> {
+    let text = host.read(&format!("/proc/{process}/task/{thread}/schedstat")).ok().flatten()?;
+    text.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// An empty record of a thread.
@@ -361,5 +432,26 @@ mod tests {
         );
         assert!(play(&mut watch, &[(0, 200, ASLEEP)]).is_empty(), "its start was not seen");
         assert_eq!(play(&mut watch, &[(0, 300, Switch::In), (0, 310, ASLEEP)]).len(), 1);
+    }
+
+    #[test]
+    fn a_wait_before_the_first_run_has_a_bound() {
+        let records = [(0, 10, Switch::In), (0, 100, ASLEEP), (0, 900, Switch::In), (0, 1_000, ASLEEP)];
+        let wait_max = |waits: &[(u64, u64)]| {
+            let mut watch = watch();
+            for (cpu, at_ns, what) in &records {
+                let record = SwitchRecord { process: 7, thread: 8, at_ns: *at_ns, what: what.clone() };
+                watch.take(CpuId(*cpu), &record);
+            }
+            watch.tracks.get_mut(&8).unwrap().waits.extend(waits);
+            watch.unended().last().unwrap().wait_max_ns
+        };
+        assert_eq!(wait_max(&[]), Some(800), "it may have been woken at once");
+        assert_eq!(wait_max(&[(50, 5), (90, 7), (950, 27), (990, 40)]), Some(20));
+        assert_eq!(
+            wait_max(&[(150, 5), (950, 27)]),
+            Some(800),
+            "it may have waited before the first reading"
+        );
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     });
     match among {
         Some((long, found)) => {
-            long.name(own, found, "samples of the thread's unusually long activations", usual)
+            long.name(own, found, "samples of the thread's unusually long activations", usual);
         }
         None if here.stacks.len() >= SAMPLES_LEAST => {
             if let Some(found) = hottest(&functions, here.ns) {

@@ -180,6 +180,7 @@ fn automatic(
         let realtime = track.priority.is_some_and(|priority| priority < PRIORITY_NORMAL);
         let own = !vocabulary::is_kernel_housekeeping(&name)
             && !vocabulary::is_recorder(&name)
+            && !vocabulary::is_own(&name)
             && !is_helper(track, &name);
         match track.rhythm.period_ns() {
             _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),

@@ -22,8 +22,8 @@ use whylate_core::CpuId;
 use whylate_trace::event::{Context, Event, EventKind, TaskState, Vector};
 use whylate_trace::reader::Reader;
 
-/// If the trace has no events of handlers, flags of interrupts this far apart belong to two interrupts: mostly two ticks.
-const TWO_INTERRUPTS_NS: u64 = 500_000;
+/// If the trace has no events of handlers, flags of interrupts this far apart belong to two interrupts: few handlers take longer.
+const TWO_INTERRUPTS_NS: u64 = 50_000;
 
 /// The result of the sweep.
 #[derive(Debug, Default)]
@@ -153,8 +153,15 @@ impl States {
             None => Knowledge::Unknown,
         };
         let flags = after.context;
-        let apart = !self.has_handlers && after.at_ns - begin > TWO_INTERRUPTS_NS;
-        let left = cpu.by_flags && (apart || (!flags.hard_irq && !flags.softirq && !flags.nmi));
+        // A tracer takes its time for the stack of the event before, in the same interrupt.
+        let is_stack = matches!(after.kind, EventKind::Stack { .. });
+        let apart = !self.has_handlers && !is_stack && after.at_ns - begin > TWO_INTERRUPTS_NS;
+        // An interrupt of a softirq has the flags of both.
+        let goes_on = match cpu.level() {
+            Level::Softirq(_) => flags.softirq || flags.nmi,
+            _ => flags.hard_irq || flags.softirq || flags.nmi,
+        };
+        let left = cpu.by_flags && (apart || !goes_on);
         let level = if left { Level::Thread } else { cpu.level() };
         // A switch that was not recorded: the thread that the interrupt found had interrupts disabled.
         let found = after.pid.filter(|_| ends_in_interrupt && !self.has_switches);

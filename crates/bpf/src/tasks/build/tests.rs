@@ -225,3 +225,16 @@ fn a_gap_after_which_nothing_comes_is_cut() {
     let cuts: Vec<_> = builder.cuts.iter().map(|cut| (cut.thread, cut.took_ns)).collect();
     assert_eq!(cuts, [(5, 750)]);
 }
+
+/// A thread that is watched from the moment on at which it gets its name, and is then moved to its CPU.
+#[test]
+fn work_whose_start_was_not_seen_is_no_activation_after_a_sleep_in_its_middle() {
+    let moved = RawStretch {
+        state: 2,
+        syscall: Sysno::sched_setaffinity as i32,
+        ..stretch(Began::Unknown, 0, 50, 60)
+    };
+    let (rest, next) = (stretch(Began::Woken, 70, 80, 500), stretch(Began::Woken, 1_000, 1_010, 1_020));
+    let (found, _) = built(&[(0, moved), (1, rest), (1, next)]);
+    assert_eq!(found.iter().map(|it| it.due_ns).collect::<Vec<_>>(), [1_000]);
+}

@@ -165,6 +165,9 @@ impl Lane {
         if let Some((from_ns, to_ns)) = activation.gap {
             self.not_seen(to_ns.saturating_sub(from_ns));
         }
+        if let Some(wait_max_ns) = activation.wait_max_ns {
+            self.not_seen(response_ns.saturating_add(wait_max_ns));
+        }
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
