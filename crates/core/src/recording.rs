@@ -365,6 +365,8 @@ pub enum Wait {
     /// For a lock of its own program.
     Lock {
         address: u64,
+        /// The variable of the program or library that it lies in.
+        name: Option<String>,
         /// The holder when the wait began: thread id and name; `None` if the lock does not record its owner.
         owner: Option<(u32, String)>,
         /// Whether the owner gets the priority of the waiter.

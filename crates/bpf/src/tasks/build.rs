@@ -515,7 +515,8 @@ pub(super) fn wait_of(raw: &RawStretch, owner: &Owner<'_>) -> Wait {
         let thread = Some(thread).filter(|it| *it > 0)?;
         Some((thread, owner(raw.process, thread, is_shared)?))
     };
-    let lock = |owner, inherits_priority| Wait::Lock { address: raw.futex, owner, inherits_priority };
+    let lock =
+        |owner, inherits_priority| Wait::Lock { address: raw.futex, name: None, owner, inherits_priority };
     match raw.futex_command & !FUTEX_PRIVATE {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 if raw.futex > 0 => {
             return lock(found(raw.futex_word & FUTEX_TID_MASK), true);

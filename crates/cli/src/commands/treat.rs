@@ -1,7 +1,7 @@
 //! `whylate treat`.
 
 use crate::arguments::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
-use crate::exit::{Ending, NotKnown};
+use crate::exit::{Ending, NotKnown, Refused};
 use crate::{exit, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +47,8 @@ fn apply(command: &ApplyCommand, root: &HostRoot) -> Result<Ending> {
     make(&kind, planned, &surroundings, applying, &asked_to_stop)
 }
 
+const NOTHING_MADE: Refused = Refused("no setting was changed: each was refused (see above); run as root");
+
 fn make(
     kind: &TreatmentKind,
     planned: Planned,
@@ -68,6 +70,11 @@ fn make(
         bail!("stopped by the user; {}", report.aftermath());
     }
     let made: Vec<TreatChange> = guard.in_force().map(TreatChange::from).collect();
+    let is_left_out = |warning: &Warning| warning.code == WarningCode::TreatmentIncomplete;
+    if made.is_empty() && warnings.iter().any(is_left_out) {
+        output::warnings(&warnings);
+        return Err(NOTHING_MADE.into());
+    }
     let printed = print(&applying.printing, "apply", made, None, warnings);
     // A change that could not be reported is undone: the terminal is gone, or the disk is full. A reader that closed
     // the pipe has seen the report.

@@ -3,6 +3,7 @@
 //! The lock names its owner when the wait begins, and the thread that ends the wait released it last. If these are two
 //! threads, the wake-ups between them show when the lock was handed on: a thread that releases a lock wakes the next waiter.
 
+use super::waits::lock_at;
 use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, STATED};
 use crate::segments::{Activity, Recording};
@@ -39,11 +40,12 @@ fn ends(stage: &Stage) -> Option<(Who<'_>, Who<'_>)> {
 /// The holders of the lock one after the other; `None` if there was only one, or if nothing shows how the lock was handed on.
 pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Option<Vec<Held>> {
     let (first, last) = ends(stage)?;
-    let Doing::Blocked { wait: Wait::Lock { address, .. }, .. } = &stage.what else { return None };
+    let Doing::Blocked { wait: Wait::Lock { address, name, .. }, .. } = &stage.what else { return None };
+    let lock = lock_at(*address, name.as_deref());
     let mut hands = Vec::new();
     let within = wakes_within(stage, wakes);
     is_handed(first.0, last, stage.to_ns, &within, &mut BTreeSet::new(), &mut hands).then_some(())?;
-    let evidence = format!("the lock at {address:#x} named this thread as its owner when the wait began");
+    let evidence = format!("the {lock} named this thread as its owner when the wait began");
     let mut from_ns = stage.from_ns;
     let mut blame = Blame::new(Kind::Lock, STATED, evidence).thread(first.1, first.0);
     let mut held = Vec::new();
@@ -51,9 +53,8 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     for (at_ns, thread, name) in hands {
         held.push((from_ns, at_ns, blame));
         let after = nanoseconds(at_ns - stage.from_ns);
-        let evidence = format!(
-            "{after} into the wait, {before} handed over the lock at {address:#x} by waking this thread"
-        );
+        let evidence =
+            format!("{after} into the wait, {before} handed over the {lock} by waking this thread");
         blame = Blame::new(Kind::Lock, CONCLUDED, evidence).thread(name, thread);
         (from_ns, before) = (at_ns, name);
     }
@@ -113,8 +114,12 @@ mod tests {
     const LAST: u32 = 9;
 
     fn stage() -> Stage {
-        let wait =
-            Wait::Lock { address: 0x10, owner: Some((FIRST, "first".to_owned())), inherits_priority: false };
+        let wait = Wait::Lock {
+            address: 0x10,
+            name: Some("g_mutex of control".to_owned()),
+            owner: Some((FIRST, "first".to_owned())),
+            inherits_priority: false,
+        };
         let waker = Waker::Thread(LAST, "last".to_owned());
         Stage { from_ns: 1_000, to_ns: 2_000, cpu: CpuId(1), what: Doing::Blocked { wait, waker } }
     }

@@ -132,7 +132,7 @@ fn who_took_the_cpu_is_blamed_even_without_a_recording_unless_it_had_no_right() 
 #[test]
 fn held_by_is_not_released_by() {
     let blocked = |owner, waker| {
-        let wait = Wait::Lock { address: 0x10, owner, inherits_priority: false };
+        let wait = Wait::Lock { address: 0x10, name: None, owner, inherits_priority: false };
         let stages = vec![stage(1_000_000, 2_000_000, Doing::Blocked { wait, waker })];
         causes(&activation(40, stages), &[]).remove(0)
     };
@@ -164,7 +164,12 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
             next_priority: 20,
         },
     };
-    let wait = Wait::Lock { address: 0x10, owner: Some((7, "logger".to_owned())), inherits_priority: false };
+    let wait = Wait::Lock {
+        address: 0x10,
+        name: None,
+        owner: Some((7, "logger".to_owned())),
+        inherits_priority: false,
+    };
     let stages = vec![
         stage(1_000_000, 1_100_000, Doing::Running),
         stage(1_100_000, 2_000_000, Doing::Blocked { wait, waker: Waker::Thread(7, "logger".to_owned()) }),

@@ -37,33 +37,40 @@ pub(super) fn behind(
     .thread(&thread.command, thread.pid)
 }
 
+/// `lock at 0x10 (in g_log_mutex of arm)`.
+pub(super) fn lock_at(address: u64, name: Option<&str>) -> String {
+    let variable = name.map(|name| format!(" (in {name})")).unwrap_or_default();
+    format!("lock at {address:#x}{variable}")
+}
+
 /// What it slept for, and who had it.
 pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
     match wait {
-        Wait::Lock { address, owner, inherits_priority } => {
-            let lock = if *inherits_priority { "lock with priority inheritance" } else { "lock" };
+        Wait::Lock { address, name, owner, inherits_priority } => {
+            let lock = lock_at(*address, name.as_deref());
+            let lock = match inherits_priority {
+                true => format!("priority-inheritance {lock}"),
+                false => lock,
+            };
             match (owner, waker) {
                 (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
                     let evidence = format!(
-                        "the {lock} at {address:#x} named this thread as its owner when the wait began; {name} (thread {last}) released it. How long each thread held the lock is not known"
+                        "the {lock} named this thread as its owner when the wait began; {name} (thread {last}) released it. How long each thread held the lock is not known"
                     );
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }
                 (Some((pid, command)), _) => {
-                    let evidence = format!(
-                        "the {lock} at {address:#x} named this thread as its owner when the wait began"
-                    );
+                    let evidence = format!("the {lock} named this thread as its owner when the wait began");
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
                 }
                 (None, Waker::Thread(pid, command)) => {
                     let evidence = format!(
-                        "the task waited for the {lock} at {address:#x}, which this thread released; earlier holders are not known"
+                        "the task waited for the {lock}, which this thread released; earlier holders are not known"
                     );
                     Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
                 }
                 (None, _) => {
-                    let evidence =
-                        format!("the task waited for the {lock} at {address:#x}; its holder is not known");
+                    let evidence = format!("the task waited for the {lock}; its holder is not known");
                     Blame::new(Kind::Lock, LIKELY, evidence)
                 }
             }

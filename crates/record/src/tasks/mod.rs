@@ -111,7 +111,15 @@ impl TaskExplainer {
         let mut named = activation.clone();
         named.habits = self.threads.of(activation.thread.pid);
         for stage in &mut named.stages {
-            let Doing::Blocked { wait: Wait::Inside { object, .. }, .. } = &mut stage.what else { continue };
+            let Doing::Blocked { wait, .. } = &mut stage.what else { continue };
+            let object = match wait {
+                Wait::Lock { address, name, .. } => {
+                    *name = watch.variable(activation.process, *address);
+                    continue;
+                }
+                Wait::Inside { object, .. } => object,
+                _ => continue,
+            };
             match object {
                 Object::File(number, name) => {
                     let path = format!("/proc/{}/fd/{number}", activation.process);

@@ -129,11 +129,13 @@ fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
 /// `Up to 2.31 ms, in above-l3 on CPU 1; p99.9 of the median repeat is 381 us in above-l3 and 53.0 us in idle.`
 pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<String> {
     let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
-    let cpu = worst.worst()?.cpu;
     let max = nanoseconds(worst.max_ns()?);
     let best = cells.iter().min_by_key(|cell| cell.max_ns())?;
-    let of = thread(&worst.name).map(|thread| format!(" for {thread}")).unwrap_or_default();
-    let place = format!("{of}, in {} on CPU {cpu}", worst.cell.name);
+    // The user's threads may run on several CPUs.
+    let place = match thread(&worst.name) {
+        Some(thread) => format!(" for {thread}, in {}", worst.cell.name),
+        None => format!(", in {} on CPU {}", worst.cell.name, worst.worst()?.cpu),
+    };
     if worst.samples() == Some(Samples::Gap) {
         let lost = worst.lost_share().map(|lost| format!("; all gaps took {} of its time", share(lost)));
         return Some(format!("The loop stopped for up to {max}{place}{}.", lost.unwrap_or_default()));

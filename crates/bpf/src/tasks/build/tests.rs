@@ -120,6 +120,7 @@ fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
     };
     let waits = |raw: RawStretch| wait_of(&raw, &names);
     let lock = |owner: Option<u32>, inherits_priority| Wait::Lock {
+        name: None,
         address: 0x1000,
         owner: owner.map(|it| (it, format!("thread-{it}"))),
         inherits_priority,
