@@ -154,7 +154,7 @@ fn the_first_screen_answers() {
     for text in &texts {
         for part in [
             "Yes: the limit of 2ms was exceeded in above-l3.",
-            "Up to 2.31 ms late, in above-l3 on CPU 1; p99.9 is 9.90 us in above-l3",
+            "Up to 2.31 ms late, in above-l3 on CPU 1; median p99.9 is 9.90 us in above-l3",
             "irqs off: irq/45-nvkm in gf100",
             "l3: timer p99.9 worse, 1.57 × (1.46 to 1.70); above-l3: cannot tell",
             "the plan has no treatment",

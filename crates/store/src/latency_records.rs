@@ -105,7 +105,7 @@ mod tests {
         let text = [line(1).as_bytes(), b"\n{\"cell\":\n\xff\xfe\n", line(2).as_bytes(), b"\n"].concat();
         let (repeats, warnings) = read_of(&text);
         assert_eq!((repeats, warnings.len()), (vec![1, 2], 1));
-        assert!(warnings[0].contains(FILE) && warnings[0].contains("2 lines"), "{warnings:?}");
+        assert!(warnings[0].contains(FILE) && warnings[0].contains("lines: 2;"), "{warnings:?}");
         assert!(says("first-line", &warnings[0]), "{warnings:?}");
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join(FILE)).unwrap();

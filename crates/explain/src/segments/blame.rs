@@ -219,7 +219,11 @@ impl<'r> Context<'r> {
             Activity::Thread { thread, process, .. } if self.is_measured(*process, thread.pid) => {
                 self.own_time(slice, thread.pid)
             }
-            Activity::Thread { thread, process, .. } if self.surroundings.is_own(*process) => {
+            // Threads of the watched process are that program's, even if it is this one.
+            Activity::Thread { thread, process, .. }
+                if self.surroundings.is_own(*process)
+                    && !(self.window.thread.is_some() && *process == self.window.process) =>
+            {
                 let own = Thread { pid: *process, command: OWN.to_owned(), ..thread.clone() };
                 self.other_thread(slice, &own)
             }

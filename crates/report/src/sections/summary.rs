@@ -126,7 +126,7 @@ fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
     floors().filter(|_| is_below).filter_map(|floor| floor.max_ns).max()
 }
 
-/// `Up to 2.31 ms, in above-l3 on CPU 1; p99.9 of the median repeat is 381 us in above-l3 and 53.0 us in idle.`
+/// `Up to 2.31 ms, in above-l3 on CPU 1; median p99.9 is 381 us in above-l3 and 53.0 us in idle.`
 pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<String> {
     let worst = cells.iter().max_by_key(|cell| cell.max_ns())?;
     let max = nanoseconds(worst.max_ns()?);
@@ -145,10 +145,10 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         worst::middle(run, cell, Statistic::P999).map(nanoseconds_f64).or_else(pooled)
     };
     let (cell, other) = (&worst.cell.name, &best.cell.name);
-    let of = if worst::middle(run, worst, Statistic::P999).is_some() { " of the median repeat" } else { "" };
+    let of = if worst::middle(run, worst, Statistic::P999).is_some() { "median " } else { "" };
     let p999 = match (within(worst), within(best).filter(|_| cell != other)) {
-        (Some(p999), Some(best)) => format!("; p99.9{of} is {p999} in {cell} and {best} in {other}"),
-        (Some(p999), None) => format!("; p99.9{of} is {p999}"),
+        (Some(p999), Some(best)) => format!("; {of}p99.9 is {p999} in {cell} and {best} in {other}"),
+        (Some(p999), None) => format!("; {of}p99.9 is {p999}"),
         (None, _) => String::new(),
     };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };

@@ -104,7 +104,7 @@ mod tests {
             ("took>fast", "a time such as 1ms"),
             ("return<1ms", "a whole number"),
             ("arg1!3", "choose from >"),
-            ("arg1", "compares nothing"),
+            ("arg1", "no comparison"),
         ] {
             assert!(of(wrong).is_err_and(|error| error.contains(why)), "{wrong}");
         }

@@ -230,7 +230,8 @@ mod tests {
                 && error("usdt:a:b").contains("FILE:FUNCTION")
         );
         assert!(
-            error("usdt:a:p:late:return<0").contains("neither") && error("marker:").contains("1 to 63 bytes")
+            error("usdt:a:p:late:return<0").contains("only arguments")
+                && error("marker:").contains("1 to 63 bytes")
         );
         assert!(error("signal:TERM").contains("USR1 or USR2"));
     }
