@@ -103,7 +103,14 @@ pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     let series = all.filter(|series| series.count != Some(0)).collect();
     let version = document.version.map(|version| version.as_str().map_or(version.to_string(), str::to_owned));
     let probe = if oslat { "stall" } else { "timer" };
-    Ok(Imported { probe, version, facts, series, remarks, ..Imported::default() })
+    let command = document.command.as_deref().map(without_files);
+    Ok(Imported { probe, version, command, facts, series, remarks, ..Imported::default() })
+}
+
+/// A command line without the options that only name its output.
+fn without_files(command: &str) -> String {
+    let is_file = |word: &&str| word.starts_with("--json") || word.starts_with("--histfile");
+    command.split_whitespace().filter(|word| !is_file(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> ToolSeries {

@@ -82,6 +82,8 @@ struct Imported {
     probe: &'static str,
     /// Version of the tool, where the file says.
     version: Option<String>,
+    /// Its command line, where the file has it.
+    command: Option<String>,
     facts: Facts,
     series: Vec<ToolSeries>,
     /// What the figures depend on and the file does not say.
@@ -261,10 +263,11 @@ pub fn named_form(path: &Path, bytes: &[u8]) -> Option<String> {
 }
 
 fn result(tool: &str, imported: Imported) -> Result<MeasureResult, Problem> {
-    let Imported { probe, version, facts, series, remarks, nothing, signatures } = imported;
+    let Imported { probe, version, command, facts, series, remarks, nothing, signatures } = imported;
     let mut result = MeasureResult {
         format: MEASURE_FORMAT.to_owned(),
         tool: Some([tool].into_iter().chain(version.as_deref()).collect::<Vec<_>>().join(" ")),
+        tool_command: command,
         facts,
         probe: ProbeResult { probe: probe.to_owned(), ..ProbeResult::default() },
         ..MeasureResult::default()

@@ -36,6 +36,11 @@ fn figures(result: &MeasureResult) -> Vec<(u32, &str, u64, u64, u64, u64)> {
 #[test]
 fn cyclictest_json_names_the_machine_and_the_cpu() {
     let result = imported("cyclictest.json");
+    assert_eq!(
+        result.tool_command.as_deref(),
+        Some("cyclictest -q -l 200 -i 1000 -h 100 -a 0 -t 1 -p 10"),
+        "without the names of its files"
+    );
     assert_eq!(result.tool.as_deref(), Some("cyclictest 2.40"));
     assert_eq!(result.facts.kernel.release, "6.18.44-fc-v657");
     assert_eq!(figures(&result), [(0, "", 200, 21_000, 32_000, 441_000)]);

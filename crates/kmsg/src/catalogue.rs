@@ -226,7 +226,7 @@ kinds! {
         "use a better power supply and cable";
     Advice "machine_check", HARDWARE, "arch/x86/kernel/cpu/mce", ["[Hardware Error]: Machine check events logged", "mce: [Hardware Error]: CPU {cpu}: Machine Check", "Hardware error from APEI Generic Hardware Error Source", "CMCI storm detected", "CPU{cpu}: Machine Check"];
         "the hardware reported an error; many machines report corrected errors by an SMI or NMI that takes milliseconds";
-        "the message names the CPU that reported the error";
+        "a CPU in the message is the one that reported the error; some of these messages name none";
         "`rasdaemon` or `mcelog` shows the faulty part; replace it";
     Advice "memory_errors", SMI, "drivers/edac", [" CE memory read error on ", " CE memory scrubbing error", " UE memory "];
         "a memory module has errors; firmware that logs memory errors uses SMIs that take milliseconds";

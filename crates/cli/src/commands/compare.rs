@@ -222,11 +222,16 @@ impl ComparedSide {
     /// The facts of its first run; for a side with one cell, that cell's loads and treatments too.
     fn facts(&self) -> Option<Described<'_>> {
         Some(match self.parts.first()? {
-            ComparedPart::Foreign(_, measure) => Described { facts: &measure.facts, plan: None, cell: None },
+            ComparedPart::Foreign(_, measure) => Described {
+                facts: &measure.facts,
+                plan: None,
+                cell: None,
+                command: measure.tool_command.as_deref(),
+            },
             ComparedPart::Run(_, run) => {
                 let is_it = |it: &&CellResult| self.cell.as_ref().is_none_or(|cell| *cell == it.name);
                 let cell = run.cells.iter().find(is_it).filter(|_| self.is_one_cell());
-                Described { facts: &run.facts, plan: Some(&run.plan), cell }
+                Described { facts: &run.facts, plan: Some(&run.plan), cell, command: None }
             }
         })
     }

@@ -95,7 +95,7 @@ impl AuditKind {
                 "A thread with a priority between holder and waiter can delay the holder. Use a mutex with PTHREAD_PRIO_INHERIT."
             }
             Self::WokenByLower => {
-                "The thread can start only after the waker gets a CPU. Raise the waker's priority, or wait for the event itself."
+                "The thread can start only after the waker gets a CPU. Raise the waker's priority, or let the thread wait directly for what the waker waits for."
             }
             Self::MinorFault => {
                 "The kernel maps each page at the first access. Call mlockall(MCL_CURRENT | MCL_FUTURE), and touch memory before the loop."

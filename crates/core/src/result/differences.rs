@@ -7,8 +7,9 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What explains a difference most often is first; what is not named here is last, by its name.
-const FIRST: [&str; 13] = [
+const FIRST: [&str; 14] = [
     "cell",
+    TOOL_COMMAND,
     "kernel.release",
     "kernel.version",
     "kernel.command_line",
@@ -22,6 +23,9 @@ const FIRST: [&str; 13] = [
     "gpus",
     "plan.",
 ];
+
+/// What another tool was told to measure.
+const TOOL_COMMAND: &str = "command line of the tool";
 
 /// Left out: what changes from moment to moment, what follows from something else, and lists of everything.
 const LEFT_OUT: [&str; 7] = [
@@ -46,6 +50,8 @@ pub struct Described<'a> {
     pub plan: Option<&'a Plan>,
     /// The cell that is compared, if it is only one.
     pub cell: Option<&'a CellResult>,
+    /// The command line of another tool.
+    pub command: Option<&'a str>,
 }
 
 /// What is not the same on every side, the likeliest reasons first; and what some sides do not say at all.
@@ -69,8 +75,9 @@ pub fn differences(sides: &[Described<'_>]) -> (Vec<FactDifference>, Vec<FactDif
 }
 
 fn all(side: &Described<'_>, has_plans: bool) -> BTreeMap<String, String> {
-    let Described { facts, plan, cell } = *side;
+    let Described { facts, plan, cell, command } = *side;
     let mut found = of_facts(facts);
+    found.extend(command.map(|command| (TOOL_COMMAND.to_owned(), command.to_owned())));
     let plan_document = plan.and_then(|plan| serde_json::to_value(plan).ok());
     match plan_document {
         Some(document) if has_plans => flatten("plan".to_owned(), &document, &mut found),
@@ -185,7 +192,7 @@ mod tests {
         new.environment.hypervisor = Some("kvm".to_owned());
         new.kernel.mitigations = vec![("meltdown".to_owned(), "Vulnerable".to_owned())];
         let plan = plan();
-        let side = |facts| Described { facts, plan: Some(&plan), cell: None };
+        let side = |facts| Described { facts, plan: Some(&plan), cell: None, command: None };
         let (found, unknown) = differences(&[side(&old), side(&new)]);
         assert_eq!(
             lines(&found),
@@ -210,8 +217,8 @@ mod tests {
         foreign.kernel.release = "6.12".to_owned();
         let plan = plan();
         let sides = [
-            Described { facts: &foreign, plan: None, cell: None },
-            Described { facts: &own, plan: Some(&plan), cell: None },
+            Described { facts: &foreign, plan: None, cell: None, command: None },
+            Described { facts: &own, plan: Some(&plan), cell: None, command: None },
         ];
         let (found, unknown) = differences(&sides);
         assert_eq!(lines(&found), ["kernel.release: 6.12, 7.0"]);
@@ -226,11 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn results_of_another_tool_differ_by_its_command_line() {
+        let facts = Facts::default();
+        let side = |command| Described { facts: &facts, plan: None, cell: None, command: Some(command) };
+        let (found, _) = differences(&[side("cyclictest -i 200 -p 95"), side("cyclictest -i 2000 -p 10")]);
+        assert_eq!(
+            lines(&found),
+            ["command line of the tool: cyclictest -i 200 -p 95, cyclictest -i 2000 -p 10"]
+        );
+        assert!(differences(&[side("oslat"), side("oslat")]).0.is_empty());
+    }
+
+    #[test]
     fn cells_of_one_run_differ_by_what_was_done_in_them() {
         let (facts, plan) = (Facts::default(), plan());
         let idle = CellResult::default();
         let loaded = CellResult { loads: vec!["l3".to_owned(), "gpu".to_owned()], ..CellResult::default() };
-        let side = |cell| Described { facts: &facts, plan: Some(&plan), cell: Some(cell) };
+        let side = |cell| Described { facts: &facts, plan: Some(&plan), cell: Some(cell), command: None };
         let (found, unknown) = differences(&[side(&idle), side(&loaded)]);
         assert_eq!((lines(&found), unknown.len()), (vec!["cell.loads: none, l3, gpu".to_owned()], 0));
     }

@@ -120,6 +120,8 @@ pub struct MeasureResult {
     pub format: String,
     /// The tool that measured, with its version, if not whylate.
     pub tool: Option<String>,
+    /// The command line of that tool, if its file has it, without the names of output files.
+    pub tool_command: Option<String>,
     /// The machine; absent if nothing is known about it, as in another tool's result.
     #[serde(default, skip_serializing_if = "Facts::is_unknown")]
     pub facts: Facts,

@@ -50,7 +50,7 @@ codes! {
     TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
     /// It is not certain where each piece of work (activation) of a watched task begins and ends: responses may be wrong.
     ActivationsUncertain = "activations-uncertain",
-        "mark where the work begins and ends (--begin, --end), or choose one activation for each period (--per-period) or wake-up (--per-wakeup)";
+        "mark where the work begins and ends (--begin, --end), or count each period (--per-period) or each wake-up (--per-wakeup) as one piece of work";
     /// The watched command ended with an error: the figures may cover only a part of its work.
     CommandFailed = "command-failed";
     /// Some watched threads are ordinary tasks that use timers: the kernel may let these timers expire late.
@@ -74,7 +74,7 @@ codes! {
     ComparedIncomplete = "compared-incomplete",
         "`whylate report RUN` says what is missing; `whylate run --resume RUN` continues a run that did not end";
     /// Runs of one side of a comparison differ in plan or machine: only what they have in common is compared.
-    ComparedMixed = "compared-mixed", "put runs of one plan, kernel and machine on each side";
+    ComparedMixed = "compared-mixed", "all runs of one side should have the same plan, kernel and machine; the two sides may differ";
     /// Histograms and time series are left out of this JSON document, because it has many CPUs.
     HistogramsLeftOut = "histograms-left-out", "whylate report RUN --json --histograms";
     /// The microcode version of the processor is reported: compare runs only at the same version.

@@ -279,7 +279,7 @@ impl Labeller<'_> {
             let reason = "the CPU was in an idle state that takes time to leave";
             (Blame::new(CauseKind::IdleExit, LIKELY, reason), "leaving an idle state")
         } else {
-            let reason = "the CPU was idle, and an idle CPU handles interrupts at once";
+            let reason = "the CPU was idle, and leaving idle does not take this long: the timer interrupt itself came late";
             let what = "idle; the timer interrupt does not come";
             (Blame::new(CauseKind::TimerLate, SEEN, reason), what)
         };

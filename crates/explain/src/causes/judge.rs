@@ -71,7 +71,7 @@ fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -
         // The start of one interrupt and the end of another look like this if events between them are lost.
         CauseKind::Irq if longest_ns > STOPPED_LEAST_NS && entries > 1 => {
             cause.evidence.push(
-                "the same interrupt came several times: the end of the long handler run may belong to a later run"
+                "the same interrupt came several times: the start of one handler and the end of a later one may look like one long handler"
                     .to_owned(),
             );
             FAINT

@@ -132,7 +132,7 @@ fn reason_of_choice(
         names.push(format!("{} more", threads.len() - NAMED_MAX));
     }
     let there = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-    format!("{choice} is not in the trace; its threads: {there}")
+    format!("{choice} is not in the trace, which has these threads: {there}")
 }
 
 fn sampled(

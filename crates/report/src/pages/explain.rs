@@ -285,7 +285,10 @@ fn expected(spike: &ExplainedSpike) -> String {
         ExpectedFrom::Tracer => "the latency that the tracer measured",
         ExpectedFrom::Marker => "the latency that the task printed",
         ExpectedFrom::Probe => "the latency that the probe measured",
-        ExpectedFrom::Period => "the last sleep and the period",
+        // The sleep began when the task's work ended, which takes a different time in each period.
+        ExpectedFrom::Period => {
+            return "from the last sleep and the period: too late by the task's run time".to_owned();
+        }
         ExpectedFrom::Wakeup => "the wake-up",
         ExpectedFrom::Interrupted => "the moment of the interruption",
     };

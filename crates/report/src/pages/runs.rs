@@ -10,8 +10,8 @@ use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{RUNS_MIN, RunPoint, RunSeries, RunState, RunSummary, RunsResult, Verdict};
 
 /// What the figures of the list are.
-const FIGURES: &str = "max and p99 are of the series that decides the verdict: its worst CPU in its worst \
-    cell, all repeats together.";
+const FIGURES: &str = "max and p99 are of the series that decides the verdict, over all repeats. Each is the \
+    largest of all CPUs and cells.";
 /// The bar of the largest value.
 const BAR_WIDTH: usize = 30;
 

@@ -59,7 +59,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>, is_planned: bool) -> Vec<Sec
         ));
     }
     notes.push(
-        "A run lasts from a wake-up to the next sleep. A thread's first 100 runs, or its first second, are left out. \
+        "A run lasts from a wake-up to the next sleep. The start of each thread is left out: its first 100 runs or its first second, whichever ends first. \
          `whylate check` audits the machine's settings."
             .to_owned(),
     );

@@ -92,7 +92,7 @@ fn tried(fix: &FixResult) -> Section {
     };
     let rows = as_it_is(fix).into_iter().chain(arms.map(row)).collect();
     let table = Table { columns: columns.collect(), rows, folds: false };
-    let note = "Screening proves nothing; each round drops half of the treatments. ● marks a round that the treatment passed.";
+    let note = "Screening only chooses the treatment to confirm: each round drops half of the treatments. ● marks a round that the treatment passed.";
     let section = Section::new("fix-tried", "What was tried").with(table).with_all(in_plans(fix));
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
@@ -284,7 +284,7 @@ fn removed(removal: &FixRemoval, needed: f64) -> String {
     let more = if more > 0 { format!(" and {}", counted(more, "other cause")) } else { String::new() };
     let per_s = |ns: f64| format!("{} per s", value(Statistic::Max, ns));
     format!(
-        "{}{more}: {} → {} in {} of {} pairs, {}: {}",
+        "{}{more}: median late time {} → {}, at least halved in {} of the {} pairs with any, {}: {}",
         named.join(", "),
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),

@@ -36,7 +36,7 @@ fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     columns.extend(["function", "requested by", "sent by"].map(Column::text));
     columns.extend(cells.iter().map(|(cell, _)| Column::number(*cell)));
     let note = (left_out > 0)
-        .then(|| Block::note(format!("Less frequent interrupts that are left out: {left_out}.")));
+        .then(|| Block::note(format!("{left_out} rows with less frequent interrupts are left out.")));
     let section = Section::new("ipis", "Interrupts from other CPUs").depth(Depth::Folded);
     let section = section.with(Table::new(columns, ways.iter().map(row).collect())).with_all(note);
     section.unless_empty()

@@ -105,7 +105,9 @@ fn evidence(spike: &Spike) -> Vec<String> {
         lines.push(format!("also {}", also.join("; ")));
     }
     if let Some(event) = spike.event {
-        lines.push(format!("event {event}: other CPUs were late at the same moment"));
+        lines.push(format!(
+            "other CPUs were late at the same moment: their spikes have the number {event} too"
+        ));
     }
     lines
 }

@@ -1,4 +1,4 @@
-//! `affinity`: a process with all its threads to certain CPUs.
+//! `affinity`: a process with all its threads, or the threads of a name, to certain CPUs.
 //!
 //! Threads that it starts later inherit the CPUs of the thread that starts them.
 
@@ -14,11 +14,19 @@ impl Planner for AffinityPlan {
         let cpus = surroundings.resolve("cpus", &self.cpus)?;
         let root = &surroundings.root;
         let all = Threads::read(root)?.rows;
-        let pids = find(&self.process, surroundings, &all)?;
-        let (bound, free): (Vec<&ThreadRow>, Vec<&ThreadRow>) = all
-            .iter()
-            .filter(|thread| pids.contains(&thread.pid))
-            .partition(|thread| thread.kind == ThreadKind::Pinned);
+        let meant: Vec<&ThreadRow> = match find(&self.process, surroundings, &all) {
+            Ok(pids) => all.iter().filter(|thread| pids.contains(&thread.pid)).collect(),
+            // Causes name threads, which often have other names than their process.
+            Err(none) => {
+                let named: Vec<_> = all.iter().filter(|thread| thread.name == self.process).collect();
+                if named.is_empty() {
+                    return Err(none);
+                }
+                named
+            }
+        };
+        let (bound, free): (Vec<&ThreadRow>, Vec<&ThreadRow>) =
+            meant.into_iter().partition(|thread| thread.kind == ThreadKind::Pinned);
         let mut planned = Planned::default();
         if !bound.is_empty() {
             let names: Vec<String> =

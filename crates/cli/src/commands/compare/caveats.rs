@@ -93,7 +93,12 @@ fn incomplete(sides: &[ComparedSide]) -> Vec<Warning> {
 
 /// Differences between the runs of a side that are more than chance: plan, kernel, machine.
 fn mixed<'s>(side: &'s ComparedSide) -> Option<Warning> {
-    let of_run = |run: &'s RunResult| Described { facts: &run.facts, plan: Some(&run.plan), cell: None };
+    let of_run = |run: &'s RunResult| Described {
+        facts: &run.facts,
+        plan: Some(&run.plan),
+        cell: None,
+        command: None,
+    };
     let runs: Vec<Described<'_>> = side.runs().map(of_run).collect();
     let is_chosen =
         |what: &str| ["kernel.", "processor.", "plan.", "host"].iter().any(|it| what.starts_with(it));

@@ -7,6 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use whylate_host::find_program;
@@ -102,7 +103,7 @@ impl Drop for Journal {
 /// Waits for lines of the systemd journal.
 ///
 /// # Errors
-/// When there is no `journalctl`.
+/// When there is no `journalctl`, or no journal that this user may read.
 pub(super) fn journal(lines: TriggerLines, teller: Teller) -> Result<Journal, ProbeError> {
     const PROGRAM: &str = "journalctl";
     let path = std::env::var_os("PATH");
@@ -112,6 +113,11 @@ pub(super) fn journal(lines: TriggerLines, teller: Teller) -> Result<Journal, Pr
         return Err(ProbeError::Unavailable(text));
     };
     let cannot = |error: std::io::Error| ProbeError::Failed(format!("cannot run `{PROGRAM}`: {error}"));
+    if let Some(reason) = no_journal(&program).map_err(cannot)? {
+        return Err(ProbeError::Unavailable(format!(
+            "journal: {reason} For a log in a file use file:PATH:REGEX"
+        )));
+    }
     let mut command = Command::new(program);
     command.args(["--quiet", "--follow", "--lines=0", "--output=cat"]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -128,6 +134,16 @@ pub(super) fn journal(lines: TriggerLines, teller: Teller) -> Result<Journal, Pr
     };
     let watcher = Watcher::start("trigger journal", read).map_err(cannot)?;
     Ok(Journal { child, _watcher: watcher })
+}
+
+/// What `journalctl` says if there is no journal, or none that this user may read: it ends with 0 then.
+fn no_journal(program: &Path) -> std::io::Result<Option<String>> {
+    let mut command = Command::new(program);
+    command.args(["--lines=1", "--output=cat", "--no-pager"]).env("LC_ALL", "C").stdin(Stdio::null());
+    let found = command.output()?;
+    let said = [found.stdout, found.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    Ok(said.lines().find(|line| line.starts_with("No journal files were")).map(str::to_owned))
 }
 
 /// Waits for lines of the kernel's log.
@@ -221,5 +237,20 @@ mod tests {
         let record = b"4,1071,5140900,-;e1000e: eth0 NIC Link is Down; again\n SUBSYSTEM=net\n";
         assert_eq!(message(record), b"e1000e: eth0 NIC Link is Down; again");
         assert_eq!(message(b"no record"), b"no record");
+    }
+
+    #[test]
+    fn a_machine_without_a_journal_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let said = |name: &str, script: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            no_journal(&path).unwrap()
+        };
+        let none = "No journal files were found.";
+        let found = said("none", &format!("echo '{none}' >&2; echo '-- No entries --'"));
+        assert_eq!(found.as_deref(), Some(none));
+        assert_eq!(said("some", "echo 'an entry'"), None);
     }
 }
