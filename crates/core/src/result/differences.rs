@@ -24,7 +24,7 @@ const FIRST: [&str; 14] = [
     "plan.",
 ];
 
-/// What another tool was told to measure.
+/// The command line of another tool, as one fact.
 const TOOL_COMMAND: &str = "command line of the tool";
 
 /// Left out: what changes from moment to moment, what follows from something else, and lists of everything.
