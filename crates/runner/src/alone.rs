@@ -120,6 +120,7 @@ fn measurement(kind: &str, facts: Facts, measured: MeasuredCell, end: Option<&Ru
     let nothing = || ProbeResult { probe: kind.to_owned(), ..ProbeResult::default() };
     MeasureResult {
         tool: None,
+        tool_command: None,
         format: MEASURE_FORMAT.to_owned(),
         facts,
         probe: cell.probes.into_iter().next().unwrap_or_else(nothing),
