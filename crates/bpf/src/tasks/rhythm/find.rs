@@ -168,6 +168,15 @@ pub(super) fn is_simple(wakes: &[Wake]) -> bool {
     }
 }
 
+/// Where the thread sleeps most often.
+pub(super) fn usual(wakes: &[Wake]) -> Option<Site> {
+    let mut counts: BTreeMap<Site, usize> = BTreeMap::new();
+    for wake in wakes {
+        *counts.entry(wake.site).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| *count > 1).max_by_key(|(_, count)| *count).map(|(site, _)| site)
+}
+
 /// At least this many sleeps, all but a few of which are longer or shorter than both of their neighbours, are of two kinds. By
 /// chance this happens once in ten million times.
 const ALTERNATE_MIN: usize = 40;

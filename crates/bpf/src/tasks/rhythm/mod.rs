@@ -506,7 +506,14 @@ impl ThreadRhythm {
         };
         add(two_kinds.0, two_kinds.1);
         match &self.rule {
-            Rule::Wakeups { is_sure: true } => {}
+            // A sleep in another place may be rare, and in the middle of the work all the same.
+            Rule::Wakeups { is_sure: true } => {
+                let usual = find::usual(self.wakes.make_contiguous());
+                usual
+                    .and_then(|site| self.bounds.get(&site))
+                    .into_iter()
+                    .for_each(|bound| add(bound.sleeps, bound.longest_ns));
+            }
             Rule::Learning | Rule::Wakeups { .. } => {
                 for bound in self.bounds.values() {
                     add(bound.sleeps, bound.longest_ns);

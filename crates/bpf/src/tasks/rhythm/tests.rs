@@ -328,6 +328,25 @@ fn a_thread_that_is_throttled_in_half_of_its_periods_keeps_its_period() {
     assert_eq!(longer(&ended, MS), vec![51_600 * US; 20]);
 }
 
+#[test]
+fn a_rare_sleep_elsewhere_is_a_doubt_without_a_rhythm() {
+    let steps = |has_pause: bool| {
+        let mut random = 3;
+        let (mut due_ns, mut steps) = (MS, Vec::new());
+        for nth in 0..100 {
+            due_ns += 20 * MS + some(&mut random, 15 * MS);
+            steps.push((timer(), due_ns, 600 * US));
+            if has_pause && nth == 80 {
+                steps.push((file(3), due_ns + 900 * US, 1_200 * US));
+            }
+        }
+        steps
+    };
+    assert_eq!(play(Activations::ByRhythm, &steps(false)).1, None);
+    let (_, doubt) = play(Activations::ByRhythm, &steps(true));
+    assert!(doubt.as_ref().is_some_and(|doubt| doubt.longest_ns >= 2_100 * US), "{doubt:?}");
+}
+
 /// The same moments, but the thread sleeps in between: these are the phases of a longer cycle.
 #[test]
 fn phases_of_a_longer_cycle_are_a_doubt() {
