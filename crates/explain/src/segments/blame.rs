@@ -3,7 +3,7 @@
 use super::window::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
 use crate::blame::piece::{Blame, EDGE_MAX_NS, HALT_EXIT_MAX_NS, IDLE_EXIT_MAX_NS, may_run_before};
-use crate::confidence::{CONCLUDED, LIKELY, RECORDED, SHOWN, STATED};
+use crate::confidence::{CONCLUDED, LIKELY, POSSIBLE, RECORDED, SHOWN, STATED};
 use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
@@ -373,7 +373,8 @@ impl<'r> Context<'r> {
                 format!("{evidence}; no tick came in this time, and an interrupt came right afterwards");
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)
         } else {
-            Blame::new(Kind::PreemptOff, if named.is_some() { SHOWN } else { LIKELY }, evidence)
+            // Without a function it may also have had a higher priority for a while.
+            Blame::new(Kind::PreemptOff, if named.is_some() { SHOWN } else { POSSIBLE }, evidence)
         };
         blame.thread(&thread.command, thread.pid).named(named)
     }
