@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+from watch_random import begun
+
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watch_classes")
 IN_C = "thief raiser boosted owner deadline own many faults map flock datagram quota throttle".split()
 PERIOD_NS = 10_000_000
@@ -45,13 +47,7 @@ def watched(options, command, deadline, folder):
     shutil.rmtree(run, ignore_errors=True)
     with open(os.path.join(folder, "out"), "w+") as out:
         words = [options.whylate, "watch", "--json", "--task", "control", "--deadline", deadline, "-o", run]
-        environment = dict(os.environ, WHYLATE_STATE_DIR=os.path.join(folder, "state"))
-        watch = subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL, env=environment)
-        while watch.poll() is None and os.path.getsize(out.name) == 0:
-            try:
-                watch.wait(0.05)
-            except subprocess.TimeoutExpired:
-                pass
+        watch = begun(words, out, folder)
         program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         log = []
         for line in program.stdout:

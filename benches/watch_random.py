@@ -56,13 +56,8 @@ def random_words(random, nth):
     return [f"{key}={value}" for key, value in values.items()]
 
 
-def watched(whylate, program, programs, folder):
-    """The result of the watch, and the log of each program: its thread, and of each cycle when it began, how long it took from
-    then, and when its work was handed in (for a release by a timer: when it expired)."""
-    run = os.path.join(folder, "run")
-    subprocess.run(["rm", "-rf", run], check=True)
-    out = open(os.path.join(folder, "out"), "w+")
-    words = [whylate, "watch", "--json", "--task", "victim", "--deadline", "2ms", "-o", run]
+def begun(words, out, folder):
+    """A watch that has printed its first line, which shows that it watches."""
     environment = dict(os.environ, WHYLATE_STATE_DIR=os.path.join(folder, "state"))
     watch = subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL, env=environment)
     while watch.poll() is None and os.path.getsize(out.name) == 0:
@@ -70,6 +65,16 @@ def watched(whylate, program, programs, folder):
             watch.wait(0.05)
         except subprocess.TimeoutExpired:
             pass
+    return watch
+
+
+def watched(whylate, program, programs, folder):
+    """The result of the watch, and the log of each program: its thread, and of each cycle when it began, how long it took from
+    then, and when its work was handed in (for a release by a timer: when it expired)."""
+    run = os.path.join(folder, "run")
+    subprocess.run(["rm", "-rf", run], check=True)
+    out = open(os.path.join(folder, "out"), "w+")
+    watch = begun([whylate, "watch", "--json", "--task", "victim", "--deadline", "2ms", "-o", run], out, folder)
     started = [subprocess.Popen([program, *words, "stamps=1"], stdout=subprocess.PIPE, text=True) for words in programs]
     logs = []
     for victim in started:

@@ -10,7 +10,7 @@
  *     owner      `control` waits for that mutex, whose owner runs on another CPU
  *     deadline   `control` has SCHED_DEADLINE and uses up its runtime
  *     own        `control` itself works for 5 ms longer, in `burn`
- *     many       the same, beside 200 other threads that work each 10 ms
+ *     many       the same, while 200 other threads work each 10 ms
  *     faults     `control` touches 2,048 new pages
  *     map        `control` maps memory while another thread populates 512 MiB
  *     flock      another process holds the file's lock for 5 ms

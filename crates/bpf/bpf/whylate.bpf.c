@@ -1070,26 +1070,24 @@ int audit_exits(u64 *ctx)
 /* The registers that a stack is unwound from: pt_regs of x86, user_pt_regs of arm64. */
 #define REGISTER_FRAME_X86 32
 #define REGISTER_INSTRUCTION_X86 128
-#define REGISTER_STACK_X86 152
 #define REGISTER_FRAME_ARM64 232
 #define REGISTER_LINK_ARM64 240
-#define REGISTER_STACK_ARM64 248
 #define REGISTER_INSTRUCTION_ARM64 256
 
 /*
  * Copies the innermost part of the program's stack, with its registers: where programs are built without frame pointers, the loader
- * finds the callers in it. `registers`: those of the program, in memory of the kernel.
+ * finds the callers in it.
  */
-NEVER_INLINE int note_stack(struct cpu_state *state, u64 thread, void *registers, u64 now_ns)
+NEVER_INLINE int note_stack(struct cpu_state *state, u64 thread, struct task_struct *task, u64 now_ns)
 {
-	u64 instruction = 0, frame = 0, link = 0, at = 0, number;
+	u64 instruction = 0, frame = 0, link = 0, at = user_stack(task), number;
+	void *registers = registers_of(task);
 	const bool is_x86 = FIELD_EXISTS(((struct pt_regs___x86 *)0)->orig_ax);
 
 	if (!state || !registers)
 		return 0;
 	bpf_probe_read_kernel(&instruction, 8, registers + (is_x86 ? REGISTER_INSTRUCTION_X86 : REGISTER_INSTRUCTION_ARM64));
 	bpf_probe_read_kernel(&frame, 8, registers + (is_x86 ? REGISTER_FRAME_X86 : REGISTER_FRAME_ARM64));
-	bpf_probe_read_kernel(&at, 8, registers + (is_x86 ? REGISTER_STACK_X86 : REGISTER_STACK_ARM64));
 	if (!is_x86)
 		bpf_probe_read_kernel(&link, 8, registers + REGISTER_LINK_ARM64);
 	for (u32 i = 0; i < STACK_PIECES; i++) {
@@ -1132,7 +1130,7 @@ int task_sample(void *ctx)
 	else if (FIELD_EXISTS(((struct pt_regs___arm64 *)0)->pstate))
 		is_in_kernel = !!(*(volatile u64 *)(ctx + REGISTERS_STATE_ARM64) & PSTATE_MODE);
 	if (HELPER_EXISTS(get_current_task_btf) && HELPER_EXISTS(task_pt_regs))
-		note_stack(state, task, registers_of(bpf_get_current_task_btf()), now_ns);
+		note_stack(state, task, bpf_get_current_task_btf(), now_ns);
 	struct stretch *stretch = begin_stretch(state, &number);
 
 	if (!stretch)

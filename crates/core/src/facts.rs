@@ -213,7 +213,7 @@ pub struct MemoryFacts {
 pub struct PrivilegeFacts {
     /// Whether the effective user id is 0.
     pub root: bool,
-    /// Highest real-time priority that the process may set (CAP_SYS_NICE or RLIMIT_RTPRIO); 0 is none.
+    /// Highest real-time priority that the process may set (CAP_SYS_NICE or RLIMIT_RTPRIO); 0: it may set no real-time priority.
     pub realtime_priority_max: u32,
     /// Memory that the process may lock; absent without a limit (CAP_IPC_LOCK or an unlimited RLIMIT_MEMLOCK).
     pub lockable_bytes: Option<u64>,

@@ -38,6 +38,18 @@ pub fn nanoseconds_f64(value: f64) -> String {
     if value >= 1e3 { nanoseconds(value.round() as u64) } else { format!("{} ns", three_digits(value)) }
 }
 
+/// A number and what it counts: `1 repeat`, `3 repeats`.
+pub fn counted(number: impl ToString + Copy, one: &str) -> String {
+    let number = number.to_string();
+    let plural = if number == "1" { "" } else { "s" };
+    format!("{number} {one}{plural}")
+}
+
+/// A rate of late time: `3.00 ms per s`; `0` for none.
+pub fn late_rate(ns_per_s: f64) -> String {
+    if ns_per_s > 0.0 { format!("{} per s", nanoseconds(ns_per_s as u64)) } else { "0".to_owned() }
+}
+
 /// `300,000`; from ten million on `41.2 M`.
 pub fn count(value: u64) -> String {
     if value >= 10_000_000 {

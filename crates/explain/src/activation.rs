@@ -93,7 +93,11 @@ pub fn explain(
                     thread: Some(activation.thread.pid),
                     priority,
                 };
-                let mut recording = with_priority(of_thread(recording, activation), what);
+                let mut recording = of_thread(recording, activation);
+                // The thread may have run with another priority before, which is known from the start of the stage.
+                if let Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. } = what {
+                    segments::raise(&mut recording.segments, known, |_| true);
+                }
                 if let Some(wakeup) = wakeup(activation, nth) {
                     let is_it = |segment: &Segment| {
                         matches!(segment.what, Activity::Wakeup { .. }) && segment.to_ns == wakeup.to_ns
@@ -147,23 +151,6 @@ fn of_thread(mut recording: Recording, activation: &Activation) -> Recording {
         Activity::PageFault { .. } => false,
         _ => true,
     });
-    recording
-}
-
-/// A thread is recorded with its priority when it leaves the CPU. It may have run with another one before, which is known
-/// from the start of the stage.
-fn with_priority(mut recording: Recording, what: &Doing) -> Recording {
-    let (Doing::Waking { previous: known, .. } | Doing::Preempted { by: known, .. }) = what else {
-        return recording;
-    };
-    for segment in &mut recording.segments {
-        if let Activity::Thread { thread, .. } = &mut segment.what
-            && thread.pid == known.pid
-            && known.pid != 0
-        {
-            thread.priority = thread.priority.max(known.priority);
-        }
-    }
     recording
 }
 

@@ -1,6 +1,7 @@
 //! Words and names that several sections use: probes, CPUs, causes, the machine.
 
 use crate::pages::explain::moment;
+pub(crate) use whylate_core::figure::counted;
 use whylate_core::figure::{nanoseconds, share};
 use whylate_core::result::{
     Cause, CauseKind, CellResult, HwlatSample, ProbeResult, RunResult, WAITED_FOR_CPU,
@@ -42,13 +43,6 @@ fn short_model(model: &str) -> String {
 /// `CPU 1`, `CPUs 1,3-5`.
 pub(crate) fn cpu_list(cpus: &CpuSet) -> String {
     if cpus.len() == 1 { format!("CPU {cpus}") } else { format!("CPUs {cpus}") }
-}
-
-/// A number and what it counts: `1 repeat`, `3 repeats`.
-pub(crate) fn counted(number: impl ToString + Copy, one: &str) -> String {
-    let number = number.to_string();
-    let plural = if number == "1" { "" } else { "s" };
-    format!("{number} {one}{plural}")
 }
 
 /// Names of the probes of a run, in the order in which they appear.

@@ -2,9 +2,9 @@
 
 use crate::compare::contrasted;
 use crate::comparisons::{comparison_between, contrasts};
-use crate::words::counted;
 use std::collections::HashMap;
 use whylate_core::figure;
+use whylate_core::figure::counted;
 use whylate_core::plan::{AnswerPlan, CellPlan, CellReference, Expected, Plan, SeriesStatistic, Share};
 use whylate_core::result::{
     Answer, AnswerOutcome, CauseChange, CauseDifference, CellResult, Comparison, Outcome,

@@ -7,8 +7,7 @@
 
 use crate::contrast::median;
 use crate::search::evidence;
-use crate::words::counted;
-use whylate_core::figure::share;
+use whylate_core::figure::{counted, share};
 use whylate_core::result::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 
 /// The most repeats that a step asks for.

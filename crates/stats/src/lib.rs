@@ -29,7 +29,6 @@ mod simultaneity;
 pub mod summary;
 pub mod throttling;
 pub mod verdict;
-mod words;
 
 pub use answers::{answers, so_far};
 pub use comparisons::{comparisons, contrasts, contrasts_of_cells};

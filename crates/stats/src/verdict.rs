@@ -8,8 +8,7 @@
 //! without another limit.
 
 use crate::exposure::{self, JudgedSeries, judged};
-use crate::words::counted;
-use whylate_core::figure::{nanoseconds, nanoseconds_apart};
+use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};

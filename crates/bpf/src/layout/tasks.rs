@@ -157,7 +157,7 @@ pub(crate) struct RawStretch {
     pub(crate) moved_ns: u64,
     /// Its last page fault; 0: none.
     pub(crate) fault_ns: u64,
-    /// The futex in whose system call it fell asleep.
+    /// The futex in whose system call it fell asleep; of [`TaskEvent::Gone`]: its runs that ended with a sleep.
     pub(crate) futex: u64,
     /// The first arguments of the system call in which it fell asleep.
     pub(crate) arguments: [u64; 2],

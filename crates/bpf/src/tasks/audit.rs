@@ -309,7 +309,7 @@ impl Audit {
             let before = self.before.insert(key, count).unwrap_or_default();
             let (calls, runs) =
                 (count.calls.saturating_sub(before.calls), count.runs.saturating_sub(before.runs));
-            // How a thread ends is no habit of its cycles, as its start is none.
+            // A thread that ends unmaps its stack, for example. Its cycles do not.
             if thread.is_gone && runs == 1 && count.last_run == thread.last_run {
                 continue;
             }

@@ -43,6 +43,7 @@ const STARTS: [&str; 6] = [
 ];
 
 /// A part of a process's memory that is code.
+#[derive(PartialEq, Eq)]
 struct Mapping {
     from: u64,
     to: u64,
@@ -111,19 +112,27 @@ impl Programs {
         addresses: &[u64],
         copy: Option<&StackCopy>,
     ) -> (Vec<Frame>, bool) {
-        let by_pointers = self.stack(host, process, addresses);
-        let Some(copy) = copy else { return (by_pointers, false) };
+        let Some(copy) = copy else { return (self.stack(host, process, addresses), false) };
+        self.look_at(host, process, &[copy.instruction]);
         let (unwound, is_whole) = self.unwinding(host, process).addresses(copy);
         let unwound = self.stack(host, process, &unwound);
-        if is_whole || unwound.len() > by_pointers.len() { (unwound, is_whole) } else { (by_pointers, false) }
+        if is_whole {
+            return (unwound, true);
+        }
+        let by_pointers = self.stack(host, process, addresses);
+        (if unwound.len() > by_pointers.len() { unwound } else { by_pointers }, false)
     }
 
     /// Reads what a process has in memory if it did not have these addresses the last time: it may have loaded a library since.
     fn look_at(&mut self, host: &HostRoot, process: u32, addresses: &[u64]) {
         let known = self.processes.entry(process).or_default();
         if addresses.iter().any(|address| known.mapping(*address).is_none()) {
-            known.mappings = mappings(host, process);
-            known.unwinding = None;
+            let found = mappings(host, process);
+            // A word that is no address is in no mapping, and new tables would be read for each sample.
+            if found != known.mappings {
+                known.mappings = found;
+                known.unwinding = None;
+            }
         }
     }
 

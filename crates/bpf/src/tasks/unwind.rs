@@ -28,7 +28,7 @@ pub(super) struct StackCopy {
     /// The address of the first word.
     from: u64,
     words: Vec<u64>,
-    instruction: u64,
+    pub(super) instruction: u64,
     frame: u64,
     link: u64,
 }

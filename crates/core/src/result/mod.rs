@@ -120,7 +120,7 @@ pub struct MeasureResult {
     pub format: String,
     /// The tool that measured, with its version, if not whylate.
     pub tool: Option<String>,
-    /// The command line of that tool, if its file has it, without the names of output files.
+    /// The tool's command line without the options that name output files; absent if the file does not have it.
     pub tool_command: Option<String>,
     /// The machine; absent if nothing is known about it, as in another tool's result.
     #[serde(default, skip_serializing_if = "Facts::is_unknown")]

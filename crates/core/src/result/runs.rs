@@ -87,7 +87,7 @@ pub struct RunSummary {
     pub running: bool,
     /// The verdict against the run's limit; absent if the run has no result.
     pub verdict: Option<Verdict>,
-    /// The run's largest figures; absent if there are none.
+    /// The run's largest figures; absent if the run has no samples.
     pub figures: Option<RunFigures>,
     /// The machine.
     pub host: String,

@@ -2,7 +2,7 @@
 //! what was proved.
 
 use std::collections::BTreeMap;
-use whylate_core::figure::{between, nanoseconds};
+use whylate_core::figure::{between, late_rate};
 use whylate_core::plan::{ShieldMethod, TreatmentKind};
 use whylate_core::result::{FixClaim, FixFile, FixLeftOut, FixRemoval, FixResult};
 use whylate_core::{CpuSet, Facts};
@@ -104,16 +104,12 @@ fn proof(id: &str, result: &FixResult) -> String {
 
 /// The proof by cause.
 fn removed(removal: &FixRemoval) -> String {
-    let per_s = |ns: f64| match ns > 0.0 {
-        true => format!("{} per s", nanoseconds(ns as u64)),
-        false => "0".to_owned(),
-    };
     let verb = if removal.after_ns_per_s > 0.0 { "removes most of" } else { "removes" };
     format!(
         "; {verb} {}: late time {} -> {}, in {} of {} pairs, evidence {:.0}",
         removal.causes.join(", "),
-        per_s(removal.before_ns_per_s),
-        per_s(removal.after_ns_per_s),
+        late_rate(removal.before_ns_per_s),
+        late_rate(removal.after_ns_per_s),
         removal.removed_in,
         removal.tells_in,
         removal.evidence.last().copied().unwrap_or_default()

@@ -6,10 +6,11 @@
 
 use super::blame::Context;
 use super::window::{Slice, Surroundings, Window};
-use super::{Activity, Recording, Segment};
+use super::{Activity, Recording, Segment, Thread};
 use crate::blame::piece::Piece;
 use crate::causes::divide::{self, lower};
 use crate::confidence;
+use std::borrow::Cow;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::Cause;
 
@@ -22,7 +23,7 @@ pub fn decompose(window: &Window, recording: &Recording, surroundings: &Surround
 
 /// What had the CPU at each moment of the window.
 pub(crate) fn pieces(window: &Window, recording: &Recording, surroundings: &Surroundings) -> Vec<Piece<()>> {
-    let recording = &with_priorities(recording.clone());
+    let recording = &*with_priorities(recording);
     let context = Context::of(window, recording, surroundings);
     let piece = |slice: &Slice<'_>| Piece {
         from: slice.from_ns,
@@ -52,23 +53,32 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
     std::iter::once(main).chain(also).collect()
 }
 
-/// A thread is recorded with its priority when it leaves the CPU. It may have lowered it then: the wake-up of the thread that
-/// follows has the priority from before.
-fn with_priorities(mut recording: Recording) -> Recording {
-    let before = recording.segments.iter().filter_map(|segment| match &segment.what {
-        Activity::Wakeup { previous, .. } if previous.pid != 0 => Some((segment.to_ns, previous.clone())),
-        _ => None,
-    });
-    for (at_ns, known) in before.collect::<Vec<_>>() {
-        for segment in recording.segments.iter_mut().filter(|segment| segment.to_ns == at_ns) {
-            if let Activity::Thread { thread, .. } = &mut segment.what
-                && thread.pid == known.pid
-            {
-                thread.priority = thread.priority.max(known.priority);
-            }
+/// The wake-up of a thread has the priority with which the thread before it ran, which may have lowered it as it left the CPU.
+fn with_priorities(recording: &Recording) -> Cow<'_, Recording> {
+    let mut found = Cow::Borrowed(recording);
+    for segment in &recording.segments {
+        let Activity::Wakeup { previous, .. } = &segment.what else { continue };
+        let is_it = |it: &Segment| it.to_ns == segment.to_ns && ran_below(it, previous);
+        if recording.segments.iter().any(is_it) {
+            raise(&mut found.to_mut().segments, previous, is_it);
         }
     }
-    recording
+    found
+}
+
+/// Whether a segment has this thread, with a lower priority than is known of it.
+fn ran_below(segment: &Segment, known: &Thread) -> bool {
+    matches!(&segment.what, Activity::Thread { thread, .. }
+        if thread.pid == known.pid && known.pid != 0 && thread.priority < known.priority)
+}
+
+/// A thread is recorded with its priority when it leaves the CPU: `known` has the one with which it ran in these segments.
+pub(crate) fn raise(segments: &mut [Segment], known: &Thread, is_it: impl Fn(&Segment) -> bool) {
+    for segment in segments.iter_mut().filter(|segment| ran_below(segment, known) && is_it(segment)) {
+        if let Activity::Thread { thread, .. } = &mut segment.what {
+            thread.priority = known.priority;
+        }
+    }
 }
 
 /// Cuts the window where the CPU's activity changes.

@@ -11,7 +11,7 @@ mod window;
 
 pub(crate) use blame::{DEADLINE, throttled};
 pub use decompose::decompose;
-pub(crate) use decompose::{causes_of, pieces};
+pub(crate) use decompose::{causes_of, pieces, raise};
 pub(crate) use throttling::begun_in;
 pub use throttling::{looks_back, within_throttled};
 pub use window::{Surroundings, Window};

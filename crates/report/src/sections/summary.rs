@@ -140,12 +140,11 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         let lost = worst.lost_share().map(|lost| format!("; all gaps took {} of its time", share(lost)));
         return Some(format!("The loop stopped for up to {max}{place}{}.", lost.unwrap_or_default()));
     }
-    let within = |cell: &CellSeries<'_>| {
-        let pooled = || cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
-        worst::middle(run, cell, Statistic::P999).map(nanoseconds_f64).or_else(pooled)
-    };
+    let middle = |cell: &CellSeries<'_>| worst::middle(run, cell, Statistic::P999).map(nanoseconds_f64);
+    let pooled = |cell: &CellSeries<'_>| cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
+    let within = |cell: &CellSeries<'_>| middle(cell).or_else(|| pooled(cell));
     let (cell, other) = (&worst.cell.name, &best.cell.name);
-    let of = if worst::middle(run, worst, Statistic::P999).is_some() { "median " } else { "" };
+    let of = if middle(worst).is_some() { "median " } else { "" };
     let p999 = match (within(worst), within(best).filter(|_| cell != other)) {
         (Some(p999), Some(best)) => format!("; {of}p99.9 is {p999} in {cell} and {best} in {other}"),
         (Some(p999), None) => format!("; {of}p99.9 is {p999}"),

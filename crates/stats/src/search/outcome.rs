@@ -6,7 +6,7 @@ use crate::contrast::median;
 use crate::error::StatsError;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
-use whylate_core::figure::{between, nanoseconds};
+use whylate_core::figure::{between, counted, late_rate};
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
     CauseKind, CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome,
@@ -207,15 +207,13 @@ fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String 
 fn late_time(removal: &FixRemoval) -> String {
     let causes = match &removal.causes[..] {
         [one] => one.clone(),
-        [first, more @ ..] => {
-            format!("{first} and {} other {}", more.len(), if more.len() == 1 { "cause" } else { "causes" })
-        }
+        [first, more @ ..] => format!("{first} and {}", counted(more.len(), "other cause")),
         [] => String::new(),
     };
     format!(
         "{causes} (late time {} → {}, in {} of {} pairs)",
-        per_s(removal.before_ns_per_s),
-        per_s(removal.after_ns_per_s),
+        late_rate(removal.before_ns_per_s),
+        late_rate(removal.after_ns_per_s),
         removal.removed_in,
         removal.tells_in
     )
@@ -233,10 +231,6 @@ fn goal_is_worse(claim: &FixClaim, goal: &FixGoal) -> Option<String> {
     let removal = claim.removal.as_ref()?;
     let rarer = format!("its cause is rarer: {}", late_time(removal));
     Some(format!("{rarer}, but the goal is worse: {}", ratio(claim, goal)))
-}
-
-fn per_s(ns_per_s: f64) -> String {
-    if ns_per_s > 0.0 { format!("{} per s", nanoseconds(ns_per_s as u64)) } else { "0".to_owned() }
 }
 
 fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {

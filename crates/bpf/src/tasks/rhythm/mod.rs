@@ -509,10 +509,9 @@ impl ThreadRhythm {
             // A sleep in another place may be rare, and in the middle of the work all the same.
             Rule::Wakeups { is_sure: true } => {
                 let usual = find::usual(self.wakes.make_contiguous());
-                usual
-                    .and_then(|site| self.bounds.get(&site))
-                    .into_iter()
-                    .for_each(|bound| add(bound.sleeps, bound.longest_ns));
+                if let Some(bound) = usual.and_then(|site| self.bounds.get(&site)) {
+                    add(bound.sleeps, bound.longest_ns);
+                }
             }
             Rule::Learning | Rule::Wakeups { .. } => {
                 for bound in self.bounds.values() {

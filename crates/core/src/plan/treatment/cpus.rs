@@ -87,7 +87,7 @@ Examples:
   whylate treat apply affinity Xorg --cpus 0
   whylate treat apply affinity 1234 --cpus 0-1"))]
 pub struct AffinityPlan {
-    /// PID of the process, or a name: all processes of that name, or else all threads of that name.
+    /// PID of the process, or a name: all processes with this name, or, if there is none, all threads with it.
     #[schemars(extend("x-flag" = Flag::positional("process")))]
     pub process: String,
     /// CPUs on which the threads of the process may run.
