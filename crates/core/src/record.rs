@@ -59,6 +59,15 @@ pub struct SpikeRecord {
     pub latency_ns: u64,
     /// Number of the sample (timer: period number, missed ones included; stall: number of the gap), from 0.
     pub sample: u64,
+    /// The CPU on which a watched thread was at the end of the spike, if it is not `cpu`.
+    pub ended_on: Option<CpuId>,
+}
+
+impl SpikeRecord {
+    /// Whose spike it is, with nothing else.
+    pub fn of(cpu: CpuId, series: Option<String>) -> Self {
+        Self { cpu, series, ..Self::default() }
+    }
 }
 
 /// One sample of the hwlat tracer, whole.

@@ -453,6 +453,18 @@ impl Activation {
         self.end_ns().saturating_sub(self.due_ns)
     }
 
+    /// The activation with the longest wait for a CPU that is possible before its first run, where the wake-up is not known.
+    pub fn with_longest_wait(&self) -> Self {
+        let mut longest = self.clone();
+        if let Some(wait_ns) = self.wait_max_ns.filter(|wait_ns| *wait_ns > 0) {
+            longest.due_ns = self.due_ns.saturating_sub(wait_ns);
+            let what = Doing::Preempted { by: Thread::default(), budget: Budget::Left };
+            let cpu = self.stages.first().map_or(CpuId(0), |stage| stage.cpu);
+            longest.stages.insert(0, Stage { from_ns: longest.due_ns, to_ns: self.due_ns, cpu, what });
+        }
+        longest
+    }
+
     /// When it first ran; where that was not seen, when it was woken.
     pub fn run_ns(&self) -> u64 {
         self.first_run().map_or(self.due_ns, |stage| stage.from_ns)

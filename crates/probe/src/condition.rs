@@ -151,7 +151,7 @@ pub(crate) fn add_open_latencies(batch: &mut Batch, session: &Session<'_>, starv
         if let Some(interval) = batch.intervals.iter_mut().find(is_own) {
             let (at_ns, latency_ns, sample) = (batch.end_ns, thread.waited.0, interval.samples);
             add_sample(interval, latency_ns);
-            batch.spikes.push(SpikeRecord { cpu, series, at_ns, latency_ns, sample });
+            batch.spikes.push(SpikeRecord { at_ns, latency_ns, sample, ..SpikeRecord::of(cpu, series) });
         }
     }
 }

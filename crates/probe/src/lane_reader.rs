@@ -86,7 +86,7 @@ impl LaneReader {
         if is_large || is_late || (anchor.is_some() && self.kept < self.gaps_kept) {
             self.kept += 1;
             let (cpu, series, sample) = (self.cpu, self.series.clone(), record.sample);
-            self.fresh.push(SpikeRecord { cpu, series, at_ns, latency_ns, sample });
+            self.fresh.push(SpikeRecord { at_ns, latency_ns, sample, ..SpikeRecord::of(cpu, series) });
         } else if anchor.is_some() {
             self.left_out += 1;
         }

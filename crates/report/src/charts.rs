@@ -280,7 +280,7 @@ fn dots(run: &RunResult, key: PanelKey<'_>) -> Vec<Value> {
     };
     let dot = |(rank, (cell, spike)): (usize, &(&CellResult, &whylate_core::result::Spike))| {
         is_of(spike).then(|| {
-            let text = format!("{}, CPU {}: {}", cell.name, spike.cpu, cause_and_share(&spike.cause));
+            let text = format!("{}, CPU {}: {}", cell.name, spike.shown_cpu(), cause_and_share(&spike.cause));
             let class = class_of(spike.cause.kind.class());
             json!([clock.seconds(spike.at_ns), spike.latency_ns, class, text, anchor(rank)])
         })

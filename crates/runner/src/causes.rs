@@ -332,7 +332,7 @@ mod tests {
         search.armed(&CpuSet::single(CpuId(1)), 7, 0, &mut warnings);
         (0..4).for_each(|_| search.explain(&[], &mut warnings));
         assert_eq!(calls.get(), 2, "nothing is asked of a search that has failed");
-        let spike = SpikeRecord { cpu: CpuId(1), series: None, at_ns: 1, latency_ns: 1, sample: 0 };
+        let spike = SpikeRecord { at_ns: 1, latency_ns: 1, ..SpikeRecord::of(CpuId(1), None) };
         assert_eq!(search.take(&[spike])[0].causes[0].kind, CauseKind::Thread);
         assert!(search.ipis(&mut warnings).is_empty());
         warnings.extend(search.losses());

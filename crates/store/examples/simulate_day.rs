@@ -121,8 +121,13 @@ impl Machine {
             self.cpu_intervals += 1;
             if let Some(latency_ns) = latency_ns {
                 let at_ns = interval.start_ns + self.random.below(INTERVAL_NS);
-                let spike =
-                    SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns, sample: at_ns / 200_000 };
+                let spike = SpikeRecord {
+                    cpu: CpuId(cpu),
+                    at_ns,
+                    latency_ns,
+                    sample: at_ns / 200_000,
+                    ..SpikeRecord::default()
+                };
                 directory.rows().add_spikes(&key, [spike]);
             }
             directory.rows().add_intervals(&key, [interval]);

@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn spike(at_ns: u64, sample: u64) -> SpikeRecord {
     let latency_ns = 10_000 + at_ns.wrapping_mul(2_654_435_761) % 100_000;
-    SpikeRecord { cpu: CpuId(1), series: None, at_ns, latency_ns, sample }
+    SpikeRecord { cpu: CpuId(1), at_ns, latency_ns, sample, ..SpikeRecord::default() }
 }
 
 fn interval(second: u64, samples: u64) -> Interval {

@@ -147,7 +147,7 @@ fn written(run: &RunResult, folder: &Folder, config: Option<&KernelConfig>) -> R
         writeln!(
             text,
             "{probe} on CPU {} was late by {}: {}.\n",
-            spike.cpu,
+            spike.shown_cpu(),
             nanoseconds(spike.latency_ns),
             spike.cause.sentence()
         )?;

@@ -1,7 +1,7 @@
 //! Without the right to real-time priority and locked memory: a warning, or an error when `--strict` asks for it.
 
 use crate::fields::{codes, list, word};
-use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, copy_program, finish, folder};
+use crate::tool::{SMALL_PLAN, Said, WHYLATE, alone, copy_program, finish, folder, victim};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -259,6 +259,33 @@ fn a_user_watches_only_his_own_programs() {
         other.kill().and_then(|()| other.wait()).unwrap();
         assert!(said.code == Some(69) && says("watch-only-your-own", &said.stderr), "{said:?}");
     }
+}
+
+#[test]
+fn without_rights_a_trigger_finds_the_thread_that_waited_for_a_cpu() {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) if rustix::process::geteuid().is_root() => user,
+        Ok(_) => return skip(Need::Rights, "only root can give capabilities"),
+        Err(reason) => return skip(Need::Rights, reason),
+    };
+    let Some(late) = victim(user.path(), "late", &["-O1", "-pthread"]) else { return };
+    let line = format!(
+        "./whylate watch -q --json -o run --trigger output:^late --last 20ms -- {} 1200 thief",
+        late.display()
+    );
+    let said = user.shell_with(&["sys_nice"], &line).unwrap();
+    let Some(Ok(result)) = said.stdout.lines().next_back().map(serde_json::from_str::<Value>) else {
+        return skip(Need::Rights, said.stderr.trim());
+    };
+    let trigger = &result["cells"][0]["probes"][0]["triggers"][0];
+    // The thief has the CPU when the task is woken: without rights, only the longest possible wait is known.
+    let of = |suspect: &&Value| suspect["thread"] == "control" && suspect["cause"]["kind"] == "thread";
+    let moments = |suspects: &[&Value]| suspects.iter().filter_map(|it| it["moments"].as_u64()).sum::<u64>();
+    let all: Vec<&Value> = list(trigger, "suspects").iter().collect();
+    let found: Vec<&Value> = all.iter().copied().filter(of).collect();
+    let (found, all) = (moments(&found), moments(&all));
+    assert!(all >= 10 && found * 10 >= all * 8, "{found} of {all}: {trigger:#}");
 }
 
 #[test]

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spike {
-    /// The measured CPU.
+    /// The measured CPU; of a watched thread, the CPU on which it ran first.
     pub cpu: CpuId,
+    /// The CPU on which a watched thread was at the end of the spike, if it is not `cpu`.
+    pub ended_on: Option<CpuId>,
     /// When the task ran again.
     pub at_ns: u64,
     /// How late the task was, or how long the gap was.
@@ -64,6 +66,7 @@ impl Spike {
     pub fn unexplained(cpu: CpuId, at_ns: u64, latency_ns: u64) -> Self {
         Self {
             cpu,
+            ended_on: None,
             at_ns,
             latency_ns,
             sample: 0,
@@ -76,6 +79,11 @@ impl Spike {
             lost: 0,
             hwlat: None,
         }
+    }
+
+    /// The CPU to show: a watched thread may have moved since its series began.
+    pub fn shown_cpu(&self) -> CpuId {
+        self.ended_on.unwrap_or(self.cpu)
     }
 
     /// Adds the causes that were found, the largest share first.

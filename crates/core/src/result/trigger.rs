@@ -56,7 +56,9 @@ pub struct TriggerThread {
     pub due_ns: u64,
     /// Response of the activation; for an activation that had not ended, the time until whylate looked.
     pub response_ns: u64,
-    /// The median of the thread's responses before the trigger; absent if there were too few.
+    /// The part of `response_ns` that is the longest possible wait for a CPU, where the wake-up is not known.
+    pub wait_max_ns: Option<u64>,
+    /// The median of the thread's responses before the trigger (with such waits); absent if there were too few.
     pub typical_ns: Option<u64>,
     /// Whether the response was longer than 1.5 times the median.
     pub late: bool,
@@ -84,7 +86,8 @@ impl TriggerThread {
             self.typical_ns.map(|ns| format!(" instead of {}", nanoseconds(ns))).unwrap_or_default();
         let cause = self.causes.first().map(|cause| format!(": {}", cause.sentence())).unwrap_or_default();
         let so_far = if self.unended { " and had not ended" } else { "" };
-        format!("{} took {}{typical}{so_far}{cause}", self.thread, nanoseconds(self.response_ns))
+        let at_most = if self.wait_max_ns.is_some_and(|ns| ns > 0) { "at most " } else { "" };
+        format!("{} took {at_most}{}{typical}{so_far}{cause}", self.thread, nanoseconds(self.response_ns))
     }
 }
 

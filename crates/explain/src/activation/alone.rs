@@ -11,9 +11,16 @@ use whylate_core::result::{Cause, CauseKind as Kind};
 /// group, a task that waits may also be throttled.
 pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
     let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
+    let began_ns = activation.due_ns;
     let all: Vec<Piece<()>> = stages
         .map(|stage| {
             let blame = match &stage.what {
+                Doing::Preempted { .. } if stage.from_ns == began_ns => Blame::new(
+                    Kind::Thread,
+                    POSSIBLE,
+                    "the task may have waited for a CPU for at most this time before it ran (from schedstat and its \
+                     sleep). Run as root to see its wake-up, and which thread had the CPU",
+                ),
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,

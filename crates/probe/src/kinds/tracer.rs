@@ -219,7 +219,7 @@ impl Collector {
 
 impl Lane {
     fn spike(&self, latency_ns: u64, at_ns: u64, sample: u64) -> SpikeRecord {
-        SpikeRecord { cpu: self.spec.cpu, series: self.spec.series.clone(), at_ns, latency_ns, sample }
+        SpikeRecord { at_ns, latency_ns, sample, ..SpikeRecord::of(self.spec.cpu, self.spec.series.clone()) }
     }
 
     /// Ends the interval and returns its largest samples, largest first. The number to keep in the next one is given.

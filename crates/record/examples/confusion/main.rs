@@ -147,7 +147,13 @@ fn follow(
                 Said::Planted { from_ns, to_ns } => planted.push((from_ns, to_ns)),
                 Said::Spike { cpu, at_ns, latency_ns } => {
                     sample += 1;
-                    spikes.push(SpikeRecord { cpu: CpuId(cpu), series: None, at_ns, latency_ns, sample });
+                    spikes.push(SpikeRecord {
+                        cpu: CpuId(cpu),
+                        at_ns,
+                        latency_ns,
+                        sample,
+                        ..SpikeRecord::default()
+                    });
                 }
             }
         }

@@ -74,10 +74,10 @@ mod tests {
     fn spikes(cpu: u32, latencies_us: &[u64]) -> Vec<SpikeRecord> {
         let spike = |(number, latency_us): (usize, &u64)| SpikeRecord {
             cpu: CpuId(cpu),
-            series: None,
             at_ns: number as u64,
             latency_ns: latency_us * 1000,
             sample: number as u64,
+            ..SpikeRecord::default()
         };
         latencies_us.iter().enumerate().map(spike).collect()
     }

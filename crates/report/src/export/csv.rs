@@ -144,7 +144,7 @@ fn spikes(run: &Exported) -> Rows {
                 vec![
                     cell.name.clone(),
                     spike.probe.clone().unwrap_or_else(|| probe.probe.clone()),
-                    spike.cpu.to_string(),
+                    spike.shown_cpu().to_string(),
                     field(spike.repeat),
                     spike.at_ns.to_string(),
                     spike.latency_ns.to_string(),

@@ -138,7 +138,7 @@ fn line(spike: &Spike) -> String {
     let hwlat = spike.hwlat.as_ref().map(|sample| format!(" ({})", words::hwlat(sample))).unwrap_or_default();
     let cause = words::cause(&spike.cause);
     let cell = in_cell(spike.cell.as_ref());
-    format!("{} {probe} on CPU {}{cell}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.cpu)
+    format!("{} {probe} on CPU {}{cell}: {cause}{hwlat}", nanoseconds(spike.latency_ns), spike.shown_cpu())
 }
 
 /// ` in cell l3`.
@@ -151,7 +151,7 @@ fn largest(measured: &[Spike]) -> Option<String> {
     let spike = measured.iter().max_by_key(|spike| spike.latency_ns)?;
     let probe = spike.probe.as_deref().unwrap_or("probe");
     let latency = nanoseconds(spike.latency_ns);
-    Some(format!("{latency} in {probe} on CPU {}: {}", spike.cpu, spike.cause.sentence()))
+    Some(format!("{latency} in {probe} on CPU {}: {}", spike.shown_cpu(), spike.cause.sentence()))
 }
 
 /// One spike: the moments, the callers, the confidence, other contributors, the time as a picture and in figures.

@@ -41,7 +41,7 @@ pub(super) fn of_measure(measure: &MeasureResult) -> Vec<Section> {
         format!(
             "largest spike: {} on CPU {}: {}{}",
             nanoseconds(spike.latency_ns),
-            spike.cpu,
+            spike.shown_cpu(),
             cause(&spike.cause),
             next_step(measure, spike).unwrap_or_default()
         )
@@ -84,7 +84,7 @@ fn table(run: &RunResult, all: &[(&CellResult, &Spike)], skipped: usize, rows: u
             clock.text(spike.at_ns).into(),
             cell.name.as_str().into(),
             spike.probe.clone().into(),
-            spike.cpu.to_string().into(),
+            spike.shown_cpu().to_string().into(),
             spike.repeat.map(|repeat| repeat.to_string()).into(),
             count(spike.sample).into(),
             Cell { below: evidence(spike), ..cause_and_share(&spike.cause).into() },
@@ -132,7 +132,7 @@ fn largest_spikes(run: &RunResult, all: &[(&CellResult, &Spike)]) -> Vec<String>
             "largest {probe} spike: {} in {} on CPU {}{repeat}: {}",
             nanoseconds(spike.latency_ns),
             cell.name,
-            spike.cpu,
+            spike.shown_cpu(),
             // The table of the largest spikes has all evidence.
             if spike.cause.evidence.len() > 1 { cause_and_share(&spike.cause) } else { cause(&spike.cause) },
         ))

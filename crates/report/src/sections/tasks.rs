@@ -111,7 +111,7 @@ fn hours(probe: &ProbeResult) -> Vec<Section> {
             (1 + hour.after_ns / HourResult::LENGTH_NS).to_string().into(),
             nanoseconds(spike.latency_ns).into(),
             thread.into(),
-            spike.cpu.to_string().into(),
+            spike.shown_cpu().to_string().into(),
             cause_and_share(&spike.cause).into(),
         ])
     };

@@ -409,7 +409,13 @@ fn batch(spec: &ProbeSpec, latency_ns: u64) -> Batch {
         start_ns: 1_000,
         end_ns: 2_000,
         intervals: spec.cpus.iter().map(interval).collect(),
-        spikes: vec![SpikeRecord { cpu: CpuId(3), series: None, at_ns: 1_500, latency_ns, sample: 1 }],
+        spikes: vec![SpikeRecord {
+            cpu: CpuId(3),
+            at_ns: 1_500,
+            latency_ns,
+            sample: 1,
+            ..SpikeRecord::default()
+        }],
         interrupts: spec.cpus.iter().map(interrupt).collect(),
         ..Batch::default()
     }

@@ -8,7 +8,7 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::Spike;
 
 /// A spike in the order of size; of two equal ones the earlier counts as larger.
-type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>);
+type Ordered = (u64, Reverse<u64>, u64, u32, Option<u32>, Option<u32>);
 
 /// Keeps the largest spikes.
 #[derive(Clone, Debug)]
@@ -24,7 +24,14 @@ impl SpikeKeeper {
     }
 
     pub(super) fn add(&mut self, spike: &SpikeRecord, repeat: Option<u32>) {
-        let ordered = (spike.latency_ns, Reverse(spike.at_ns), spike.sample, spike.cpu.0, repeat);
+        let ordered = (
+            spike.latency_ns,
+            Reverse(spike.at_ns),
+            spike.sample,
+            spike.cpu.0,
+            repeat,
+            spike.ended_on.map(|cpu| cpu.0),
+        );
         self.largest = self.largest.max(Some(ordered));
         self.kept.offer(ordered);
     }
@@ -36,10 +43,11 @@ impl SpikeKeeper {
 
     /// Largest first.
     pub(super) fn into_spikes(self, probe: &str) -> Vec<Spike> {
-        let spike = |(latency_ns, Reverse(at_ns), sample, cpu, repeat): Ordered| Spike {
+        let spike = |(latency_ns, Reverse(at_ns), sample, cpu, repeat, ended_on): Ordered| Spike {
             sample,
             probe: Some(probe.to_owned()),
             repeat,
+            ended_on: ended_on.map(CpuId),
             ..Spike::unexplained(CpuId(cpu), at_ns, latency_ns)
         };
         self.kept.into_descending().map(spike).collect()

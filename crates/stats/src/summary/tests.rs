@@ -29,7 +29,7 @@ fn interval(number: u64, values: &[u64]) -> Interval {
 }
 
 fn spike(at_ns: u64, latency_ns: u64) -> SpikeRecord {
-    SpikeRecord { cpu: CPU, series: None, at_ns, latency_ns, sample: at_ns / 1000 }
+    SpikeRecord { cpu: CPU, at_ns, latency_ns, sample: at_ns / 1000, ..SpikeRecord::default() }
 }
 
 fn timer() -> Summary {

@@ -13,6 +13,7 @@ impl Table for SpikeRecord {
         Delta "at_ns" row.at_ns,
         Delta "latency_ns" row.latency_ns,
         Delta "sample" row.sample,
+        Dictionary "ended_on" row.ended_on,
     ];
 }
 

@@ -340,6 +340,7 @@ fn a_spike_of_hwlat_has_the_whole_sample() {
             at_ns,
             latency_ns,
             sample: 0,
+            ..SpikeRecord::default()
         };
         let seen = Interval {
             series: series.clone(),
@@ -359,8 +360,13 @@ fn a_spike_of_hwlat_has_the_whole_sample() {
 fn spikes_of_two_cpus_at_one_moment_are_one_event() {
     let result = result_of(&complete_info(), |directory| {
         let stall = key("idle", 1, 1, "stall");
-        let gap =
-            |cpu, at_ns| SpikeRecord { series: None, cpu: CpuId(cpu), at_ns, latency_ns: 90_112, sample: 0 };
+        let gap = |cpu, at_ns| SpikeRecord {
+            cpu: CpuId(cpu),
+            at_ns,
+            latency_ns: 90_112,
+            sample: 0,
+            ..SpikeRecord::default()
+        };
         directory.rows().add_intervals(&stall, [0, 1].map(|cpu| interval(cpu, 1, &[20, 90_112])));
         directory.rows().add_spikes(&stall, [gap(0, SECOND), gap(1, SECOND + 10_000), gap(1, 2 * SECOND)]);
     });
@@ -380,11 +386,11 @@ fn each_watched_thread_keeps_its_worst_activations_although_another_is_later() {
             let samples: Vec<u64> = (0..50).map(|nth| latency_ns + nth).collect();
             directory.rows().add_intervals(&key, [interval(1, 1, &samples)]);
             let spike = |latency_ns: &u64| SpikeRecord {
-                series: None,
                 cpu: CpuId(1),
                 at_ns: SECOND + latency_ns,
                 latency_ns: *latency_ns,
                 sample: 0,
+                ..SpikeRecord::default()
             };
             directory.rows().add_spikes(&key, samples.iter().map(spike));
         }
@@ -403,11 +409,11 @@ fn throttling_is_labelled_from_the_stored_counters() {
     let fill = |directory: &mut RunDirectory| {
         let stall = key("idle", 1, 1, "stall");
         let gap = |second| SpikeRecord {
-            series: None,
             cpu: CpuId(0),
             at_ns: second * SECOND,
             latency_ns: 50_000_000,
             sample: second,
+            ..SpikeRecord::default()
         };
         // The gap lies in the bucket from 49,807,360 ns.
         let with_gap =

@@ -107,10 +107,10 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
     let span = Span { start_ns: second * SECOND, end_ns: (second + 1) * SECOND };
     let spike = SpikeRecord {
         cpu: CpuId(1),
-        series: None,
         at_ns: second * SECOND + 7,
         latency_ns: SPIKE_NS,
         sample: 3,
+        ..SpikeRecord::default()
     };
     let rate = RateRecord { at_ns: (second + 1) * SECOND, interval_ns: SECOND, value: 1.25e9 };
     let line = |line: &str, description: &str, count| InterruptRecord {

@@ -27,9 +27,10 @@ fn segments_that_are_too_large_to_be_read_at_once_are_read_one_by_one() {
         directory.rows().add_intervals(&timer, [interval(1, second, &latencies)]);
         for nth in 0..ROWS {
             let (cpu, at_ns, latency_ns) = (CpuId(1), second * SECOND + nth, latency(nth));
-            directory
-                .rows()
-                .add_spikes(&timer, [SpikeRecord { cpu, series: None, at_ns, latency_ns, sample: nth }]);
+            directory.rows().add_spikes(
+                &timer,
+                [SpikeRecord { cpu, at_ns, latency_ns, sample: nth, ..SpikeRecord::default() }],
+            );
             directory.rows().add_causes(&timer, [SpikeCauses { at_ns, latency_ns, ..cause.clone() }]);
         }
         directory.flush().unwrap();

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     pub(super) home: CpuId,
     pub(super) thread: u32,
     pub(super) response: (Histogram, Histogram),
+    /// Responses with the longest possible wait before them, where the wake-up is not known.
+    possible: Histogram,
     pub(super) wakeup_all: Histogram,
     pub(super) period_all: Histogram,
     pub(super) parts: [Histogram; PARTS.len()],
@@ -70,6 +72,7 @@ impl Lane {
             home,
             thread,
             response: Default::default(),
+            possible: Histogram::new(),
             wakeup_all: Histogram::new(),
             period_all: Histogram::new(),
             parts: Default::default(),
@@ -99,9 +102,10 @@ impl Lane {
         self.name == OTHERS || self.name.split('#').next() == Some(command)
     }
 
-    /// The median of its responses.
+    /// The median of its responses, with the waits that are possible before them.
     pub(super) fn typical_ns(&self) -> Option<u64> {
-        self.response.1.quantile(0.5).filter(|_| self.response.1.count() >= TYPICAL_LEAST)
+        let all = if self.possible.count() > 0 { &self.possible } else { &self.response.1 };
+        all.quantile(0.5).filter(|_| all.count() >= TYPICAL_LEAST)
     }
 
     pub(super) fn take_over(&mut self, thread: u32) {
@@ -166,7 +170,9 @@ impl Lane {
             self.not_seen(to_ns.saturating_sub(from_ns));
         }
         if let Some(wait_max_ns) = activation.wait_max_ns {
-            self.not_seen(response_ns.saturating_add(wait_max_ns));
+            let possible_ns = response_ns.saturating_add(wait_max_ns);
+            self.not_seen(possible_ns);
+            self.possible.record(possible_ns);
         }
         let period_ns = self
             .before_due_ns

@@ -186,11 +186,11 @@ impl Lanes {
         }
         let (cpu, series) = (lane.home, Some(series));
         self.spikes.push(SpikeRecord {
-            cpu,
-            series: series.clone(),
             at_ns,
             latency_ns,
             sample: counted.number,
+            ended_on: activation.stages.last().map(|stage| stage.cpu).filter(|ended_on| *ended_on != cpu),
+            ..SpikeRecord::of(cpu, series.clone())
         });
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost });
     }

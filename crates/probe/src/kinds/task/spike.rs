@@ -98,7 +98,13 @@ pub(super) fn longest_wait(activation: &Activation, series: &str) -> Option<Spik
     let woken =
         first.map(|stage| (activation.wakeup_ns(), stage.from_ns, stage.cpu, format!("{series}/wakeup")));
     let (latency_ns, at_ns, cpu, series) = [preempted, woken].into_iter().flatten().max()?;
-    (latency_ns > 0).then_some(SpikeRecord { cpu, series: Some(series), at_ns, latency_ns, sample: 0 })
+    (latency_ns > 0).then_some(SpikeRecord {
+        cpu,
+        series: Some(series),
+        at_ns,
+        latency_ns,
+        ..SpikeRecord::default()
+    })
 }
 
 #[cfg(test)]

@@ -194,7 +194,7 @@ impl Triggers {
 
     /// Keeps an activation that ended.
     pub(super) fn keep(&mut self, activation: &Activation) {
-        self.moments.keep(activation);
+        self.moments.keep(activation.with_longest_wait());
     }
 
     /// Counts what came, and explains what can be explained; everything if the watch `is_over`.

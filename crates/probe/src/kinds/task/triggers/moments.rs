@@ -81,6 +81,7 @@ impl MomentCandidate {
             // One that hangs has no other to compare with.
             late: self.typical_ns.map_or(is_unended, |_| self.ratio() > TriggerThread::LATE),
             unended: is_unended,
+            wait_max_ns: self.activation.wait_max_ns,
             ..TriggerThread::default()
         }
     }
@@ -118,9 +119,9 @@ impl Moments {
     }
 
     /// Keeps an activation for a while.
-    pub(super) fn keep(&mut self, activation: &Activation) {
+    pub(super) fn keep(&mut self, activation: Activation) {
         self.stages += activation.stages.len();
-        self.recent.push_back(activation.clone());
+        self.recent.push_back(activation);
     }
 
     /// Forgets what is too old, or too much.
@@ -284,7 +285,7 @@ mod tests {
         let (mut moments, _) = moments(50, &[come(1_000, 0)]);
         let all =
             [(7, 900, 949), (7, 951, 952), (7, 960, 970), (7, 1_001, 1_090), (8, 940, 950), (9, 990, 1_040)];
-        all.into_iter().for_each(|(pid, from_ms, to_ms)| moments.keep(&activation(pid, from_ms, to_ms)));
+        all.into_iter().for_each(|(pid, from_ms, to_ms)| moments.keep(activation(pid, from_ms, to_ms)));
         let open = Activation { is_unended: true, ..activation(8, 999, 1_200) };
         let group = moments.ripe(0, &[], true).remove(0);
         let found: Vec<(u32, u64)> = moments
@@ -334,10 +335,10 @@ mod tests {
     #[test]
     fn old_activations_are_forgotten_and_dropped_ones_counted() {
         let mut moments = Moments::new(50 * MS);
-        (0..1_000).for_each(|nth| moments.keep(&activation(7, nth, nth + 1)));
+        (0..1_000).for_each(|nth| moments.keep(activation(7, nth, nth + 1)));
         moments.forget(1_000 * MS);
         assert_eq!((moments.recent.len(), moments.dropped), (551, 0));
-        (0..ACTIVATIONS_MAX as u64).for_each(|_| moments.keep(&activation(7, 1_000, 1_001)));
+        (0..ACTIVATIONS_MAX as u64).for_each(|_| moments.keep(activation(7, 1_000, 1_001)));
         moments.forget(1_001 * MS);
         assert_eq!(
             (moments.recent.len(), moments.stages, moments.dropped),
