@@ -173,25 +173,36 @@ fn new_secret_memory_flushes_the_other_cpu_and_used_memory_does_not() {
         return;
     }
     let _alone = ALONE.lock();
-    let calls = |reuse| {
-        let read = || Counts::read(&HostRoot::real()).unwrap().of("CAL", victim).unwrap_or(0);
-        let mut load = start(secret(reuse))?;
+    let read = || Counts::read(&HostRoot::real()).unwrap().of("CAL", victim).unwrap_or(0);
+    let in_a_second = || {
         let before = read();
         std::thread::sleep(Duration::from_secs(1));
-        let calls = read() - before;
-        Ok((calls as f64, events(&load.stop()?)))
+        (read() - before) as f64
     };
-    let ((new, made), (kept, written)) = match calls(false).and_then(|new| Ok((new, calls(true)?))) {
-        Ok(both) => both,
-        Err(LoadError::Unavailable(reason)) => return skip(Need::Rights, reason),
-        Err(error) => panic!("{error}"),
+    let calls = |reuse| {
+        let mut load = start(secret(reuse))?;
+        let calls = in_a_second();
+        Ok((calls, events(&load.stop()?)))
     };
-    // Each of the 16 pages of a buffer is a flush; a machine that stands still makes fewer buffers.
-    assert!(new > 4.0 * made && made > 20.0, "{new} calls for {made} buffers");
-    assert!(
-        kept < new / 4.0 && written > 20.0,
-        "{kept} calls for {written} writes, {new} for {made} buffers"
-    );
+    // Other programs flush as well: their calls are subtracted, and a round with too many is repeated.
+    let mut said = Vec::new();
+    for _ in 0..5 {
+        let others = in_a_second();
+        let ((new, made), (kept, written)) = match calls(false).and_then(|new| Ok((new, calls(true)?))) {
+            Ok(both) => both,
+            Err(LoadError::Unavailable(reason)) => return skip(Need::Rights, reason),
+            Err(error) => panic!("{error}"),
+        };
+        let (new, kept) = (new - others, kept - others);
+        // Each of the 16 pages of a buffer is a flush; a machine that stands still makes fewer buffers.
+        if new > 4.0 * made && made > 20.0 && kept < new / 4.0 && written > 20.0 {
+            return;
+        }
+        said.push(format!(
+            "{new} calls for {made} buffers, {kept} for {written} writes; {others} without the load"
+        ));
+    }
+    panic!("{said:#?}");
 }
 
 #[test]
