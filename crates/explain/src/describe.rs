@@ -37,6 +37,7 @@ pub(crate) fn event(event: &Event, reader: &dyn Reader) -> String {
             format!("workqueue_execute_start: work struct {work:#x}: function {}", at(function))
         }
         EventKind::WorkEnd { work } => format!("workqueue_execute_end: work struct {work:#x}"),
+        EventKind::Function { function, caller: Symbol::Address(0) } => at(function),
         EventKind::Function { function, caller } => format!("{} <-{}", at(function), at(caller)),
         EventKind::GraphEntry { function, .. } => format!("funcgraph_entry: func={}", at(function)),
         EventKind::GraphExit { function, duration_ns, .. } => {

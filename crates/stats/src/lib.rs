@@ -40,5 +40,5 @@ pub use largest::Largest;
 pub use loaded::loaded_latency;
 pub use omission::corrected;
 pub use simultaneity::number_events;
-pub use summary::{SampleShape, Summary, join_parts, largest_spikes, repeat_probe};
+pub use summary::{SampleShape, Summary, join_parts, largest_of_each, largest_spikes, repeat_probe};
 pub use verdict::{EarlierMaximum, Judgement, judge};

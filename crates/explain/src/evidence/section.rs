@@ -177,7 +177,9 @@ fn read(reader: &mut dyn Reader) -> Result<Section, ParseError> {
 /// What a line of the function tracers names: a function and its caller.
 fn called(event: &Event) -> Option<(Symbol, Option<Symbol>)> {
     Some(match event.kind {
-        EventKind::Function { function, caller } => (function, Some(caller)),
+        EventKind::Function { function, caller } => {
+            (function, Some(caller).filter(|caller| *caller != Symbol::Address(0)))
+        }
         EventKind::GraphEntry { function, .. } | EventKind::GraphExit { function, .. } => (function, None),
         _ => return None,
     })

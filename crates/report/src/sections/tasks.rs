@@ -4,6 +4,7 @@ use crate::pictures::Flame;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use crate::words::{cause_and_share, counted};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::quantity::{OVERRUNS, TASK};
@@ -130,7 +131,16 @@ fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
     };
     let mut all: Vec<(&str, &Spike)> = spikes.filter_map(|spike| Some((thread(spike)?, spike))).collect();
     all.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
-    all.into_iter().take(WORST_MAX).map(|(thread, spike)| sentence(thread, spike)).collect()
+    // The longest response of each thread comes before the second one of any.
+    let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+    let ranked = all.into_iter().map(|(thread, spike)| {
+        let rank = numbers.entry(thread).or_default();
+        *rank += 1;
+        (*rank, thread, spike)
+    });
+    let mut ranked: Vec<(usize, &str, &Spike)> = ranked.collect();
+    ranked.sort_by_key(|(rank, ..)| *rank);
+    ranked.into_iter().take(WORST_MAX).map(|(_, thread, spike)| sentence(thread, spike)).collect()
 }
 
 /// `4.10 ms response of audio: 2.90 ms: logger (thread 7) ran …; 1.20 ms: the task did its own work`.

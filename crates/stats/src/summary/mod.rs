@@ -6,7 +6,7 @@
 mod spikes;
 mod timeline;
 
-pub use spikes::{keep_first, largest_spikes};
+pub use spikes::{keep_first, largest_of_each, largest_spikes};
 
 use crate::{Histogram, StatsError, corrected};
 use spikes::SpikeKeeper;

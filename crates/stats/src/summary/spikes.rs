@@ -54,8 +54,24 @@ impl SpikeKeeper {
     }
 }
 
-/// The `kept_max` largest of all spikes, largest first, ties by time: for the CPUs of a probe and the probes of a
-/// cell.
+/// The `kept_max` largest spikes of the CPUs of a probe or the probes of a cell, largest first, ties by time. Each series
+/// keeps as many as the others, if it has that many: those of one series never displace the largest of another.
+pub fn largest_of_each(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) -> Vec<Spike> {
+    let all = largest_spikes(spikes, usize::MAX);
+    let mut numbers: BTreeMap<Option<String>, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, Spike)> = Vec::with_capacity(all.len());
+    for spike in all {
+        let rank = numbers.entry(spike.probe.clone()).or_default();
+        ranked.push((*rank, spike));
+        *rank += 1;
+    }
+    // The sort is stable: spikes of the same rank stay in the order of size.
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.truncate(kept_max);
+    largest_spikes(ranked.into_iter().map(|(_, spike)| spike), kept_max)
+}
+
+/// The `kept_max` largest of all spikes, largest first, ties by time.
 pub fn largest_spikes(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) -> Vec<Spike> {
     let mut spikes: Vec<Spike> = spikes.into_iter().collect();
     spikes.sort_by_key(|spike| (Reverse(spike.latency_ns), spike.at_ns, spike.cpu));

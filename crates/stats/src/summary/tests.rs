@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use whylate_core::quantity::{
     CORRECTED, COUNTER_HZ, CYCLES, GAPS, LOOP_NS, LOST_NS, LOST_SHARE, OVERRUNS, PEER_CPU, Quantities,
 };
-use whylate_core::result::{Cause, TimelinePoint};
+use whylate_core::result::{Cause, Spike, TimelinePoint};
 
 const CPU: CpuId = CpuId(3);
 const SECOND: u64 = 1_000_000_000;
@@ -210,6 +210,18 @@ fn the_largest_of_several_lists() {
     };
     let all = largest_spikes(spikes_of(&[5, 9]).into_iter().chain(spikes_of(&[7, 1])), 3);
     assert_eq!(all.iter().map(|spike| spike.latency_ns).collect::<Vec<_>>(), [9, 7, 5]);
+}
+
+#[test]
+fn spikes_of_one_series_do_not_displace_the_largest_of_another() {
+    let of = |series: &str, values: &[u64]| {
+        let spike =
+            |value: &u64| Spike { probe: Some(series.to_owned()), ..Spike::unexplained(CPU, *value, *value) };
+        values.iter().map(spike).collect::<Vec<_>>()
+    };
+    let all = || of("task/logger", &[90, 80, 70, 60]).into_iter().chain(of("task/control", &[5, 4]));
+    let kept = |most| largest_of_each(all(), most).iter().map(|spike| spike.latency_ns).collect::<Vec<_>>();
+    assert_eq!((kept(4), kept(5)), (vec![90, 80, 5, 4], vec![90, 80, 70, 5, 4]));
 }
 
 #[test]

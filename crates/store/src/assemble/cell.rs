@@ -22,7 +22,7 @@ use whylate_core::result::{
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
-use whylate_stats::{Summary, join_parts, largest_spikes, number_events, repeat_probe};
+use whylate_stats::{Summary, join_parts, largest_of_each, number_events, repeat_probe};
 
 /// A series on a CPU, in the order in which results list them: position in the plan, position among the cell's series
 /// (a part comes after its whole), name, CPU.
@@ -259,7 +259,7 @@ impl CellData {
             probe.rates = rates_within(&rates, &spans.map(|(_, span)| *span).collect::<Vec<_>>());
         }
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
-        let mut spikes = largest_spikes(spikes, shapes.spikes_kept);
+        let mut spikes = largest_of_each(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
         let mut ledgers = self.causes.take_ledgers();
         let spike = info.plan.limit.unwrap_or(SPIKE);
@@ -357,7 +357,7 @@ impl CellData {
             probe.cpus =
                 join_parts(results.extract_if(.., |(name, _)| SeriesName::of(name).probe == probe.probe));
             let kept = shapes.spikes_kept_in(&probe.probe);
-            probe.spikes = largest_spikes(std::mem::take(&mut probe.spikes), kept);
+            probe.spikes = largest_of_each(std::mem::take(&mut probe.spikes), kept);
             number_events(&mut probe.spikes);
             probe.hours = self.hours.take(&probe.probe);
             let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);

@@ -309,6 +309,14 @@ impl Machine {
             self.recorded.mark("syscalls", &mut self.info);
             return Some(kind);
         }
+        // The option `noprint-parent`, and the first function of a section, whose caller is not known.
+        if self.info.tracer.as_deref().is_some_and(|tracer| tracer != "nop")
+            && word == scan::trim(body)
+            && let Some(function) = symbol(word, &mut self.texts)
+        {
+            self.recorded.mark("ftrace:function", &mut self.info);
+            return Some(EventKind::Function { function, caller: Symbol::Address(0) });
+        }
         Some(EventKind::Other { system: None, name: self.texts.intern(word) })
     }
 }
