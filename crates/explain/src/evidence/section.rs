@@ -303,7 +303,7 @@ impl Section {
         {
             let lines_ns = sum(self.timeline.iter().filter(|segment| segment.what != OMITTED));
             let reason = format!(
-                "the section began or ended in the named function, but lines were left out of the trace. Those that are there cover {}, of which \
+                "the section began or ended in the named function, but lines were left out of the trace. The remaining lines cover {}, of which \
                  {function} took {}",
                 figure::nanoseconds(lines_ns),
                 figure::nanoseconds(self.own_ns(function))
