@@ -177,7 +177,7 @@ kinds! {
         "the message applies to the whole machine";
         "find why the kernel stopped using the time-stamp counter (`dmesg | grep -i tsc`), remove the reason, and reboot";
     Advice "clockevent_min_delta", TIMER_LATE, "kernel/time/clockevents.c", ["increased min_delta_ns to {ns} nsec", "increasing min_delta_ns to {ns} nsec", "CE: Reprogramming failure. Giving up"];
-        "the timer device could not be programmed in time. The kernel now sets timers at least `min_delta_ns` ahead, so every timer may be late by that time";
+        "the timer device could not be programmed in time. The kernel now sets timers at least `min_delta_ns` ahead, so every timer may expire up to `min_delta_ns` late";
         "the figure applies to one timer device";
         "use the local timer (`lapic`, not hpet); in a virtual machine the figure shows how long the host interrupted the guest";
     Advice "nohz_softirq_pending", SOFTIRQ, "kernel/time/tick-sched.c", ["NOHZ tick-stop error: {*} softirq work is pending, handler", "NOHZ: local_softirq_pending"];
