@@ -151,7 +151,7 @@ fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
     let evidence =
-        format!("{}; {command} woke the task, probably by releasing a kernel lock", blame.evidence);
+        format!("{}; {command} woke the task, possibly by releasing a kernel lock", blame.evidence);
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

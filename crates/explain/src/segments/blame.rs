@@ -372,8 +372,8 @@ impl<'r> Context<'r> {
         );
         let blame = if self.lacks_ticks(slice) {
             let evidence = format!(
-                "{evidence}; no tick came during this delay, and an interrupt came right after this delay, so \
-                 {command} had interrupts disabled"
+                "{evidence}; no tick came during this delay, and an interrupt came right after this delay: \
+                 {command} probably had interrupts disabled"
             );
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)
         } else {

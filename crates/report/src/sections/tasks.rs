@@ -81,8 +81,8 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
     }
     let note = Block::note(
         "whylate samples a late activation as soon as this activation exceeds the thread's usual run time. \
-         Shares and times leave out the time before the first sample. For the ordinary time, whylate also \
-         samples some activations that are not late.",
+         Shares and times leave out the time before the first sample. The ordinary time is an \
+         estimate: whylate also samples some activations that take no longer than usual.",
     );
     let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
         Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)

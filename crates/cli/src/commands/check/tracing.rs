@@ -45,7 +45,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
     (
         Tracer::Hwlat.name(),
         Tracer::Hwlat.option(),
-        "the kernel cannot measure gaps caused by hardware or firmware; only the stall probe finds such gaps",
+        "the kernel cannot look for gaps caused by hardware or firmware; the stall probe finds such gaps from user space",
     ),
     (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel cannot measure OS noise itself"),
     (Tracer::Timerlat.name(), Tracer::Timerlat.option(), "the kernel cannot measure timer latency itself"),
