@@ -194,8 +194,9 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>
         {
-            piece.blame =
-                behind(by, priority, surroundings, "the scheduler switched from the task to this thread");
+            piece.blame = behind(by, priority, surroundings, |thread| {
+                format!("the scheduler switched from the task to {thread}")
+            });
         }
         // The recording begins later than the wait. Before the wake-up no thread kept the task from its CPU, and a
         // lower-priority thread never does.
@@ -205,7 +206,9 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
                 && piece.from >= known_ns
                 && may_run_before(previous.priority, priority) =>
         {
-            let blame = behind(previous, priority, surroundings, "this thread had the CPU before the task");
+            let blame = behind(previous, priority, surroundings, |thread| {
+                format!("{thread} had the CPU before the task")
+            });
             let is_above = priority > 0 && previous.priority > priority;
             piece.blame = Blame { confidence: if is_above { CONCLUDED } else { POSSIBLE }, ..blame };
         }

@@ -155,8 +155,11 @@ fn check_private(folder: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(folder)?;
     let is_own = metadata.is_dir() && metadata.uid() == geteuid().as_raw() && metadata.mode() & 0o022 == 0;
     let refused = || {
-        let text =
-            format!("{} is not a folder that only this user can write to; remove it", folder.display());
+        let folder = folder.display();
+        let text = format!(
+            "{folder} must be a folder that belongs to this user and that no other user can write to; remove {folder}, \
+             and whylate creates a new folder"
+        );
         Err(io::Error::other(text))
     };
     if is_own { Ok(()) } else { refused() }

@@ -91,14 +91,14 @@ kinds! {
     Serious "hard_lockup", IRQS_OFF, "kernel/watchdog.c", ["Watchdog detected hard LOCKUP on cpu {cpu}", "Watchdog detected LOCKUP on CPU{cpu}"];
         "interrupts were disabled on a CPU for about 10 s or longer (watchdog_thresh)";
         "the message names the CPU whose timer interrupt did not come";
-        "read the call trace after the message: the function in the trace disabled interrupts or spins on a lock. Firmware and a stopped virtual CPU look the same";
+        "read the call trace after the message: the function in the trace disabled interrupts or spins on a lock. Firmware and a stopped virtual CPU cause the same message";
     Serious "spinlock_lockup", Some(CauseKind::Lock), "kernel/locking/spinlock_debug.c", ["BUG: spinlock lockup suspected on CPU#{cpu}, {task}/{pid}", "BUG: spinlock lockup on CPU#{cpu}, {task}/{pid}"];
         "a CPU spun on a lock for a second or longer";
         "the message names the CPU and the thread that waited; `.owner` in the next line is the thread that holds the lock";
-        "look up the owner's call trace: it shows what the owner did with the lock held";
+        "look up the owner's call trace, which shows what the owner did with the lock held";
     Serious "rcu_stall", PREEMPT_OFF, "kernel/rcu/tree_stall.h", ["INFO: {*} self-detected stall on CPU", "INFO: {*} detected stalls on CPUs/tasks", "INFO: {*} detected stall on CPU {cpu}", "INFO: {*} detected stalls on tasks", "+{cpu} ({*} ticks this GP)"];
         "an RCU grace period did not end within the stall time (21 s by default). Either a CPU stayed in the kernel with interrupts or preemption disabled, or a real-time thread had preempted an RCU reader";
-        "the message names the CPU that did not pass a quiescent state; a virtual CPU that its host does not run looks the same";
+        "the message names the CPU that did not pass a quiescent state; a virtual CPU that the host does not run causes the same message";
         "read the call trace of the stalled CPU. If a real-time thread on this CPU never sleeps, use RCU_BOOST, rcu_nocbs, or a `rcutree.kthread_prio` above the thread's priority";
     Serious "rcu_expedited_stall", PREEMPT_OFF, "kernel/rcu/tree_exp.h", ["INFO: {*} detected expedited stalls on CPUs/tasks: {*} {cpu}-", "INFO: {*} detected expedited stalls on CPUs/tasks"];
         "an expedited RCU grace period waits for a CPU that does not answer; expedited grace periods interrupt every CPU";
@@ -113,9 +113,9 @@ kinds! {
         "the message names the CPU whose timers are late";
         "look for disabled interrupts, a starved ksoftirqd or ktimers thread, or a stopped virtual CPU";
     Serious "csd_lock", IPI, "kernel/smp.c", ["Detected non-responsive CSD lock (#{*}) on CPU#{*}, waiting {ns} ns for CPU#{cpu} {function}("];
-        "a CPU did not answer a function call from another CPU for the time in the message: it had interrupts disabled, or it did not run at all";
-        "the message names the CPU that did not answer; the CPU that called it waited in a busy loop";
-        "read the backtrace of the CPU that did not answer; firmware (SMI) and a stopped virtual CPU look the same";
+        "a CPU did not answer a function call from another CPU for the time in the message: the called CPU had interrupts disabled, or did not run at all";
+        "the message names the CPU that did not answer; the calling CPU waited in a busy loop";
+        "read the backtrace of the CPU that did not answer; firmware (SMI) and a stopped virtual CPU cause the same message";
     Serious "workqueue_lockup", THREAD, "kernel/workqueue.c", ["BUG: workqueue lockup - pool cpus={cpu} {*} stuck for {s}s!", "BUG: workqueue lockup - pool"];
         "work items of a CPU did not start for the time in the message. Either real-time threads had the CPU and the kworker could not run, or the work item that the kworker runs does not end";
         "the message names the CPU on which the work items wait; 'Showing busy workqueues' after the message lists them";
@@ -126,7 +126,7 @@ kinds! {
         "queue the work on another CPU (a shield cannot move per-CPU work), update the driver, or switch off what queues the work. For output_poll_execute and i915_hpd_poll_init_work: `drm_kms_helper.poll=0`, or a kernel that runs these work items on an unbound workqueue";
     Serious "hung_task", Some(CauseKind::Lock), "kernel/hung_task.c", ["INFO: task {task}:{pid} blocked for more than {s} seconds", "INFO: task {task}:{pid} is blocked on"];
         "a thread slept uninterruptibly for the time in the message, waiting for a lock or a device";
-        "the message names the thread that waited, which is not the one at fault";
+        "the message names the thread that waited; another thread is at fault";
         "the call trace of the thread shows what it waits for; `echo w > /proc/sysrq-trigger` lists all threads that sleep uninterruptibly";
     Serious "hangcheck", HARDWARE, "drivers/char/hangcheck-timer.c", ["Hangcheck: hangcheck value past margin"];
         "the whole machine or the virtual machine stood still for longer than the hangcheck timer allows";
@@ -177,7 +177,7 @@ kinds! {
         "the message applies to the whole machine";
         "find why the kernel stopped using the time-stamp counter (`dmesg | grep -i tsc`), remove the reason, and reboot";
     Advice "clockevent_min_delta", TIMER_LATE, "kernel/time/clockevents.c", ["increased min_delta_ns to {ns} nsec", "increasing min_delta_ns to {ns} nsec", "CE: Reprogramming failure. Giving up"];
-        "the timer device could not be programmed in time. The kernel now sets timers at least `min_delta_ns` ahead, so every timer may be late by that time";
+        "the timer device could not be programmed in time. The kernel now sets timers at least `min_delta_ns` ahead, so every timer may expire up to `min_delta_ns` late";
         "the figure applies to one timer device";
         "use the local timer (`lapic`, not hpet); in a virtual machine the figure shows how long the host interrupted the guest";
     Advice "nohz_softirq_pending", SOFTIRQ, "kernel/time/tick-sched.c", ["NOHZ tick-stop error: {*} softirq work is pending, handler", "NOHZ: local_softirq_pending"];
@@ -193,7 +193,7 @@ kinds! {
         "the message names the option";
         "correct the option; some need a kernel built with CONFIG_NO_HZ_FULL or CONFIG_RCU_NOCB_CPU";
     Serious "irq_nobody_cared", IRQ, "kernel/irq/spurious.c", ["irq {count}: nobody cared", "Disabling IRQ #{count}"];
-        "an interrupt came 100,000 times and no handler claimed it. The kernel disabled the line, and the device is now polled or dead; until then the CPU handled nothing else";
+        "an interrupt came 100,000 times and no handler claimed it. The kernel disabled the line, and the device is now polled or dead. Until the line was disabled, the CPU handled nothing else";
         "the number is the interrupt line; the lines after the message list its handlers";
         "update the driver or the firmware; use `irqpoll` only to find the device";
     Advice "irq_no_handler", IRQ, "arch/x86/kernel/irq.c", ["No irq handler for vector", "spurious 8259A interrupt"];
@@ -226,7 +226,7 @@ kinds! {
         "use a better power supply and cable";
     Advice "machine_check", HARDWARE, "arch/x86/kernel/cpu/mce", ["[Hardware Error]: Machine check events logged", "mce: [Hardware Error]: CPU {cpu}: Machine Check", "Hardware error from APEI Generic Hardware Error Source", "CMCI storm detected", "CPU{cpu}: Machine Check"];
         "the hardware reported an error; many machines report corrected errors by an SMI or NMI that takes milliseconds";
-        "a CPU in the message is the one that reported the error; some of these messages name none";
+        "a CPU in the message is the CPU that reported the error; some of these messages name no CPU";
         "`rasdaemon` or `mcelog` shows the faulty part; replace it";
     Advice "memory_errors", SMI, "drivers/edac", [" CE memory read error on ", " CE memory scrubbing error", " UE memory "];
         "a memory module has errors; firmware that logs memory errors uses SMIs that take milliseconds";
@@ -310,7 +310,7 @@ kinds! {
         "switch audit off (`auditctl -e 0`), boot with `audit=0`, or remove the rules that produce the records";
     Advice "printk_flood", IRQS_OFF, "kernel/printk/printk.c, lib/ratelimit.c", ["** {count} printk messages dropped **", "{function} {count} callbacks suppressed", "output lines suppressed due to ratelimiting"];
         "the kernel produced more messages than its console or its rate limit allows. On a serial console each character takes 87 us at 115200 baud, with interrupts or preemption disabled unless the console is threaded";
-        "the number says how many messages were suppressed or dropped; if a function is named, it printed them";
+        "the number says how many messages were suppressed or dropped; a function in the message is the function that printed these messages";
         "boot with `loglevel=3` or `quiet` and without a serial console, and stop the source of the messages";
     Info "serial_console", IRQS_OFF, "kernel/printk/printk.c", ["console [ttyS{count}] enabled", "console [ttyAMA{count}] enabled", "console [ttymxc{count}] enabled", "console [ttyPS{count}] enabled", "console [ttyO{count}] enabled"];
         "messages go to a serial console: each character takes 87 us at 115200 baud. Kernels before 6.12 print with interrupts or preemption disabled";
@@ -342,7 +342,7 @@ kinds! {
         "boot with a larger `swiotlb=`, or use a device or an IOMMU that reaches all memory";
     Advice "page_allocation_failure", Some(CauseKind::PageFault), "mm/page_alloc.c", ["{task} page allocation failure: order:{count}", "page allocation failure"];
         "no free memory of the requested order was available at once. Other tasks then wait for reclaim and compaction, which take milliseconds or longer";
-        "the message names the thread that asked for memory, not the one that used it up";
+        "the message names the thread that asked for memory, not the thread that used up the memory";
         "raise `vm.min_free_kbytes`; lock the memory of real-time tasks (mlockall) and allocate before they start";
     Advice "allocation_stall", Some(CauseKind::PageFault), "mm/page_alloc.c", ["page allocation stalls for {ms}ms, order:{count}"];
         "a task waited for memory for the time in the message, while the kernel reclaimed or compacted memory";
@@ -350,7 +350,7 @@ kinds! {
         "raise `vm.min_free_kbytes`; lock the memory of real-time tasks (mlockall)";
     Serious "oom", NONE, "mm/oom_kill.c", ["{task} invoked oom-killer: ", "Out of memory: Killed process {pid} ({task})", "Memory cgroup out of memory: Killed process {pid} ({task})", "Out of memory: Kill process {pid} ({task})"];
         "memory ran out, and the kernel ended a process. Before that, every task that needed memory waited in reclaim for seconds";
-        "the message names the task that asked for memory or was ended, not the one that used the memory up";
+        "the message names the task that asked for memory or was ended, not the task that used up the memory";
         "limit the memory of ordinary programs by control groups; lock the memory of real-time tasks (mlockall)";
     Advice "lockdep", NONE, "kernel/locking/lockdep.c", ["possible circular locking dependency detected", "possible recursive locking detected", "inconsistent lock state", "possible irq lock inversion dependency detected", "suspicious RCU usage"];
         "lockdep found a locking error. This is a debug kernel: its latencies are many times those of a production kernel";

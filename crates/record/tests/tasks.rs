@@ -231,7 +231,10 @@ fn a_lock_without_a_known_owner_names_the_thread_that_released_it_with_little_co
     let unnamed = |one: &&Explained| of_lock(one).filter(|cause| cause.actor.is_none());
     for cause in found.iter().filter_map(|one| unnamed(&one)) {
         assert!(cause.confidence.unwrap() <= 0.8, "{cause:?}");
-        assert!(cause.evidence.iter().any(|line| line.contains("its holder is not known")), "{cause:?}");
+        assert!(
+            cause.evidence.iter().any(|line| line.contains("the lock's holder is not known")),
+            "{cause:?}"
+        );
     }
 }
 

@@ -24,10 +24,16 @@ pub(crate) fn maps(run: &RunResult, key: PanelKey<'_>, clock: Clock) -> Vec<Char
         let label = format!("{}: {caption}, one row per CPU", key.probe);
         Some(Chart { caption, hint: hint.to_owned(), label, is_wide: true, data: on_axis(run, data?) })
     };
-    let by_latency =
-        (format!("Samples by CPU and latency in {}", worst.name), "darker means more samples", by_latency);
-    let over_time =
-        ("Maximum by CPU over time, all cells".to_owned(), "darker means a larger maximum", over_time);
+    let by_latency = (
+        format!("Number of samples by CPU and latency in cell {}", worst.name),
+        "darker means more samples",
+        by_latency,
+    );
+    let over_time = (
+        "Largest sample of each CPU over time, for all cells of the plan".to_owned(),
+        "darker means a larger maximum",
+        over_time,
+    );
     [by_latency, over_time].into_iter().filter_map(chart).collect()
 }
 

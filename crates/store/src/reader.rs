@@ -105,7 +105,8 @@ impl Reader {
                 problems.extend(found.problems.iter().cloned());
                 // While a run goes on, its files may change between two reads.
                 if !self.in_progress && !found.is_info(hash, self.info.state) {
-                    problems.push("lists a different `run.json`: the file was altered".to_owned());
+                    problems
+                        .push("lists a different checksum for `run.json`: `run.json` was altered".to_owned());
                 }
                 if !self.in_progress && found.sealed.is_none() && self.info.state != RunState::Running {
                     problems
@@ -387,12 +388,12 @@ impl<'r> SegmentReader<'r> {
         if !listed.is(&bytes) {
             // The file's own checksum gives the better reason.
             segment::verify(&bytes).map_err(|damage| damage.to_string())?;
-            return Err("it is not the file that the manifest lists".to_owned());
+            return Err("its checksum differs from the checksum in the manifest".to_owned());
         }
         let rows = self.decode::<R>(bytes)?;
         match listed.rows {
             Some(count) if count != rows.len() as u64 => {
-                Err(format!("it has {} rows, not {count}", rows.len()))
+                Err(format!("it has {} rows, but the manifest lists {count}", rows.len()))
             }
             _ => Ok(rows),
         }

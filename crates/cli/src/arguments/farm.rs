@@ -84,16 +84,17 @@ Examples:
   whylate farm compare 6.12 7.2 --lake s3://latency/farm --margin 10% --json
   whylate farm compare 'started<2026-10' 'started>=2026-10' --lake /srv/lake
 
-Name a group by the start of its kernel release, or by terms as in `whylate runs` (plan, host,
-kernel, verdict, started, tag). A label of the farm file is a tag: `tag=soc=rk3588` selects boards
-whose label soc is rk3588. Runs that are in both groups do not count. On each board, the complete
-runs of both groups are compared by their 0.999 quantiles. The uncertainty of the ratio comes from
-differences between boards, not from samples. A board needs three runs in each group. Alternating
-kernels on a board gives a better comparison than one kernel after the other.
+A group is the beginning of a kernel release (6.12), or terms that select runs as in `whylate runs`
+(keys: plan, host, kernel, verdict, started, tag). A label of the farm file is a tag:
+`tag=soc=rk3588` selects boards whose label soc is rk3588. Runs that are in both groups do not
+count. On each board, the complete runs of both groups are compared by their 0.999 quantiles. The
+uncertainty of the ratio comes from differences between boards, not from samples. A board needs
+three runs in each group. Alternating kernels on a board gives a better comparison than one kernel
+after the other.
 Exit codes as in `whylate compare`: 2 if the second group is worse, 1 if whylate cannot tell or a
 damaged object had to be left out.")]
 pub(crate) struct FarmCompareArguments {
-    /// The first group, by the start of its kernel release or by terms (see below)
+    /// The first group: the beginning of a kernel release (6.12), or terms that select runs (see below)
     pub(crate) first: String,
     /// The second group, given like the first
     pub(crate) second: String,

@@ -78,7 +78,7 @@ pub(crate) struct FixArguments {
     /// Ignores the known causes and tries all treatments, to show how much time the causes save
     #[arg(long, hide = true)]
     pub(crate) ignore_causes: bool,
-    /// Only proposes treatments: from a new measurement, or from a run whose DIR is given as the plan
+    /// Only proposes treatments, from a new measurement; if PLAN is the directory of a run, from that run instead
     #[arg(long, conflicts_with_all = ["yes", "never", "resume"])]
     pub(crate) advise: bool,
     /// As root, uses a plan file that another user can modify, without asking about its commands and settings

@@ -91,7 +91,8 @@ pub(crate) struct WatchArguments {
     /// Number of worst activations of each thread to explain
     #[arg(long, value_name = "N", default_value = "20", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) worst: u32,
-    /// Keeps traces of the 3 longest waits for a CPU above --limit, --deadline or 100us (adds cost to each event)
+    /// Keeps traces of the 3 longest waits for a CPU, if a wait exceeds --limit (else --deadline, else 100us); tracing
+    /// adds cost to each event
     #[arg(long)]
     pub(crate) trace: bool,
     /// Looks for what a real-time thread should not do: system calls that may sleep or allocate, page faults, locks

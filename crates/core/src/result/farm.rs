@@ -116,7 +116,7 @@ pub struct FarmComparison {
     pub left_out: Vec<String>,
     /// Whether there are too few machines to find one that differs; `disagrees` is then false for all of them.
     pub too_few_boards: bool,
-    /// Whether the figures leave missed periods out, because an earlier version pushed some of the runs.
+    /// Whether the figures leave out missed periods, because an earlier version stored some of the runs without counting them.
     pub leaves_missed_out: bool,
     /// The numbers of machines in the two groups; absent if each machine is compared with itself.
     pub apart: Option<(usize, usize)>,

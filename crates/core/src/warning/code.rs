@@ -56,9 +56,9 @@ codes! {
     /// Some watched threads are ordinary tasks that use timers: the kernel may let these timers expire late.
     TimerSlack = "timer-slack",
         "give the thread a real-time policy or a smaller timer slack: TimerSlackNSec= in its systemd unit, or prctl(PR_SET_TIMERSLACK) in the thread";
-    /// The kernel's runtime verification monitors warned about watched threads (only in runs of earlier whylate versions).
+    /// The kernel's runtime verification monitors warned about watched threads. Current versions of whylate do not use these monitors.
     KernelMonitorWarned = "kernel-monitor-warned", "Documentation/trace/rv/monitor_rtapp.rst says what each monitor looks for";
-    /// The kernel's runtime verification monitors were off, so their warnings are missing (only in runs of earlier whylate versions).
+    /// The kernel's runtime verification monitors were off, so this run has no warnings of the monitors. Current versions of whylate do not use these monitors.
     KernelMonitorsOff = "kernel-monitors-off";
     /// This is a virtual machine: its host can stop a CPU at any moment and so cause spikes.
     VirtualMachine = "virtual-machine";
@@ -101,7 +101,7 @@ codes! {
     KernelLockdown = "kernel-lockdown";
     /// The kernel command line has options that the kernel does not know: they have no effect.
     BootOptionUnknown = "boot-option-unknown";
-    /// An option of the kernel command line has no effect: the target CPUs are disturbed as if the option were not set.
+    /// An option of the kernel command line has no effect: other tasks, interrupts or ticks can still delay the measured task.
     BootOptionWithoutEffect = "boot-option-without-effect";
     /// Options of the kernel command line contradict each other: CPUs are less isolated than intended.
     BootOptionsContradict = "boot-options-contradict";

@@ -18,17 +18,17 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                 Doing::Preempted { .. } if stage.from_ns == began_ns => Blame::new(
                     Kind::Thread,
                     POSSIBLE,
-                    "the task may have waited for a CPU for at most this time before it ran (from schedstat and its \
-                     sleep). Run as root to see its wake-up, and which thread had the CPU",
+                    "the task may have waited for a CPU before it ran; the time is an upper bound (from schedstat and \
+                     the task's sleep). Run as root to see the task's wake-up, and which thread had the CPU",
                 ),
                 Doing::Running => Blame::new(
                     Kind::OwnWork,
                     POSSIBLE,
-                    "the task had the CPU; this time includes the interrupts that came meanwhile",
+                    "the task had the CPU; the time includes interrupts that came while the task ran",
                 ),
                 Doing::Preempted { .. } if has_quota => Blame::unattributed_as(
                     "the task was runnable and waited: another thread had the CPU, or the CPU quota of the \
-                     task's control group was used up. Run as root to see which",
+                     task's control group was used up. Run as root to see which of the two it was",
                 ),
                 Doing::Preempted { .. } => Blame::new(
                     Kind::Thread,

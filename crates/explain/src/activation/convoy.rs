@@ -3,7 +3,7 @@
 //! The lock names its owner when the wait begins, and the thread that ends the wait released it last. If these are two
 //! threads, the wake-ups between them show when the lock was handed on: a thread that releases a lock wakes the next waiter.
 
-use super::waits::lock_at;
+use super::waits::{lock_at, owned};
 use crate::blame::piece::Blame;
 use crate::confidence::{CONCLUDED, STATED};
 use crate::segments::{Activity, Recording};
@@ -45,7 +45,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     let mut hands = Vec::new();
     let within = wakes_within(stage, wakes);
     is_handed(first.0, last, stage.to_ns, &within, &mut BTreeSet::new(), &mut hands).then_some(())?;
-    let evidence = format!("the {lock} named this thread as its owner when the wait began");
+    let evidence = owned(&lock, first.0, first.1);
     let mut from_ns = stage.from_ns;
     let mut blame = Blame::new(Kind::Lock, STATED, evidence).thread(first.1, first.0);
     let mut held = Vec::new();
@@ -53,8 +53,7 @@ pub(super) fn holders(stage: &Stage, wakes: &BTreeMap<CpuId, Recording>) -> Opti
     for (at_ns, thread, name) in hands {
         held.push((from_ns, at_ns, blame));
         let after = nanoseconds(at_ns - stage.from_ns);
-        let evidence =
-            format!("{after} into the wait, {before} handed over the {lock} by waking this thread");
+        let evidence = format!("{after} into the wait, {before} handed over the {lock} by waking {name}");
         blame = Blame::new(Kind::Lock, CONCLUDED, evidence).thread(name, thread);
         (from_ns, before) = (at_ns, name);
     }

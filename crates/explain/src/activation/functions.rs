@@ -202,7 +202,7 @@ fn compared(frame: &Frame, weights: Weights, usual: &Profile) -> String {
             nanoseconds(ordinary_ns)
         ),
         _ => format!(
-            "{name} ran for at least {here}; it is in none of {number} samples of ordinary activations"
+            "{name} ran for at least {here}; samples of ordinary activations never show {name} (samples: {number})"
         ),
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     let Some(work) = activation.work else {
         let own = &mut causes[place];
         if total_ns >= UNDIVIDED_LEAST_NS {
-            let unknown = "no record divides this work into system calls, page faults and user mode";
+            let unknown = "no record divides the task's work into system calls, page faults and user mode";
             own.evidence.push(unknown.to_owned());
             own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
         }
@@ -109,7 +109,7 @@ fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     if number == 0 {
         return;
     }
-    own.evidence.push(format!("this work includes {} whose time was not recorded", faults(number)));
+    own.evidence.push(format!("the task's work includes {} whose time was not recorded", faults(number)));
     if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
     }

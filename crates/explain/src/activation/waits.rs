@@ -18,29 +18,30 @@ pub(super) fn behind(
     thread: &Thread,
     priority: i32,
     surroundings: &Surroundings,
-    evidence: &'static str,
+    evidence: impl Fn(&str) -> String,
 ) -> Blame {
     if thread.pid == 0 {
         return Blame::unattributed_as("the CPU was idle although the task was runnable");
     }
+    let evidence = evidence(&format!("{} ({})", thread.command, figure::scheduled(thread.priority)));
     if !may_run_before(thread.priority, priority) {
-        let evidence = format!("{evidence} ({}, which has a lower priority)", thread.command);
+        let evidence = format!("{evidence}; {} has a lower priority than the task", thread.command);
         return throttled(evidence, LIKELY, priority, surroundings);
     }
     // The scheduler leaves the CPU to it as long as it is runnable.
     let sure = if priority > 0 && thread.priority > priority { CONCLUDED } else { LIKELY };
-    Blame::new(
-        Kind::Thread,
-        sure,
-        format!("{evidence}; the thread runs at {}", figure::scheduled(thread.priority)),
-    )
-    .thread(&thread.command, thread.pid)
+    Blame::new(Kind::Thread, sure, evidence).thread(&thread.command, thread.pid)
 }
 
 /// `lock at 0x10 (in g_log_mutex of arm)`.
 pub(super) fn lock_at(address: u64, name: Option<&str>) -> String {
     let variable = name.map(|name| format!(" (in {name})")).unwrap_or_default();
     format!("lock at {address:#x}{variable}")
+}
+
+/// Who owned the lock first.
+pub(super) fn owned(lock: &str, pid: u32, command: &str) -> String {
+    format!("{command} (thread {pid}) owned the {lock} when the wait began")
 }
 
 /// What it slept for, and who had it.
@@ -55,22 +56,23 @@ pub(super) fn blocked(wait: &Wait, waker: &Waker) -> Blame {
             match (owner, waker) {
                 (Some((pid, command)), Waker::Thread(last, name)) if last != pid => {
                     let evidence = format!(
-                        "the {lock} named this thread as its owner when the wait began; {name} (thread {last}) released it. How long each thread held the lock is not known"
+                        "{}, and {name} (thread {last}) released the lock. No record shows how long each thread held the lock",
+                        owned(&lock, *pid, command)
                     );
                     Blame::new(Kind::Lock, POSSIBLE, evidence).thread(command, *pid)
                 }
                 (Some((pid, command)), _) => {
-                    let evidence = format!("the {lock} named this thread as its owner when the wait began");
+                    let evidence = owned(&lock, *pid, command);
                     Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid)
                 }
                 (None, Waker::Thread(pid, command)) => {
                     let evidence = format!(
-                        "the task waited for the {lock}, which this thread released; earlier holders are not known"
+                        "the task waited for the {lock}, which {command} (thread {pid}) released; earlier holders are not known"
                     );
                     Blame::new(Kind::Lock, LIKELY, evidence).thread(command, *pid)
                 }
                 (None, _) => {
-                    let evidence = format!("the task waited for the {lock}; its holder is not known");
+                    let evidence = format!("the task waited for the {lock}; the lock's holder is not known");
                     Blame::new(Kind::Lock, LIKELY, evidence)
                 }
             }
@@ -117,8 +119,8 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
         _ => None,
     })?;
     let evidence = format!(
-        "before {command} woke the task, it slept in {call} several times on the same word, each time until \
-         a timeout; other threads may have caused part of this wait"
+        "before {command} woke the task, the task slept in {call} several times on the same word, each time \
+         until a timeout; other threads may have caused part of the wait"
     );
     let what = runtime(&Object::Word(address, variable), &waker);
     let evidence = what.map(|what| format!("{evidence}; {what}")).unwrap_or(evidence);
@@ -128,17 +130,17 @@ pub(super) fn tried_again(activation: &Activation, nth: usize) -> Option<Blame> 
 /// What the word or the waker belongs to, where that is known: the lock of an interpreter, or a collector.
 fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
     match (object, waker) {
-        (Object::Word(_, Some(name)), _) if name.starts_with("_PyRuntime of ") => {
-            Some("this word belongs to the state of Python's interpreter, which contains its lock (GIL)")
-        }
+        (Object::Word(_, Some(name)), _) if name.starts_with("_PyRuntime of ") => Some(
+            "the word belongs to the state of Python's interpreter, which contains the interpreter's lock (GIL)",
+        ),
         (_, Waker::Thread(_, name)) if name == "VM Thread" => {
             Some("VM Thread is the thread that stops all other threads of the Java VM for a safepoint")
         }
         (_, Waker::Thread(_, name)) if JAVA_COLLECTORS.iter().any(|it| name.starts_with(it)) => {
-            Some("this waker belongs to the Java VM's garbage collector")
+            Some("the waking thread belongs to the Java VM's garbage collector")
         }
         (Object::Word(_, Some(name)), _) if name.starts_with("runtime.") => Some(
-            "this word belongs to Go's runtime, which stops threads for garbage collection and when goroutines wait",
+            "the word belongs to Go's runtime, which stops threads for garbage collection and when goroutines wait",
         ),
         _ => None,
     }
@@ -148,10 +150,8 @@ fn runtime(object: &Object, waker: &Waker) -> Option<&'static str> {
 /// (`mmap_lock`), wakes the next waiter itself.
 fn ended_by(blame: Blame, waker: &Waker) -> Blame {
     let Waker::Thread(pid, command) = waker else { return blame };
-    let evidence = format!(
-        "{}; {command} woke the task, as a thread does when it releases a kernel lock",
-        blame.evidence
-    );
+    let evidence =
+        format!("{}; {command} woke the task, possibly by releasing a kernel lock", blame.evidence);
     Blame { evidence: evidence.into(), ..blame }.thread(command, *pid)
 }
 

@@ -340,7 +340,10 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
     }
     let boots = situation.findings.iter().filter(|it| it.severity < Severity::Ok && it.treatment.is_none());
     left_out.extend(boots.filter_map(|finding| {
-        let why = format!("this needs a reboot (`--campaign` tests it): {}", finding.fix_boot.as_ref()?);
+        let why = format!(
+            "this treatment needs a reboot (`whylate fix --campaign` tests such treatments): {}",
+            finding.fix_boot.as_ref()?
+        );
         Some(FixLeftOut { id: finding.id.clone(), reason: finding.text.clone(), why })
     }));
     left_out

@@ -16,7 +16,7 @@ pub struct Profile {
     pub left_out: Vec<FixLeftOut>,
 }
 
-const REBOOT: &str = "this needs a reboot";
+const REBOOT: &str = "this setting needs a reboot";
 
 enum Meaning {
     Treatment(Value),
@@ -129,7 +129,7 @@ fn of_tuned<'a>(lines: impl Iterator<Item = (&'a str, usize)>) -> Result<Profile
 /// `None` for what is not a setting, such as a profile's summary.
 fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
     Some(match (part, key) {
-        ("main", "include") => No("this names another profile: audit that profile, too"),
+        ("main", "include") => No("this line names another profile: audit the other profile, too"),
         ("main", _) | (_, "type" | "enabled" | "replace" | "priority" | "devices") => return None,
         _ if value.contains("${") => No("tuned computes this value when it applies the profile"),
         ("sysctl", _) => of_sysctl(key, value),
@@ -150,14 +150,14 @@ fn of_tuned_key(part: &str, key: &str, value: &str) -> Option<Meaning> {
             Some(most) => {
                 Treatment(json!({"kind": "idle", "exit_latency_max": format!("{most}us"), "cpus": "all"}))
             }
-            None => No("this names an idle state: write its exit latency in us instead"),
+            None => No("this line names an idle state: write the state's exit latency in us instead"),
         },
         ("vm", "transparent_hugepages" | "transparent_hugepage") => {
             Treatment(json!({"kind": "thp", "enabled": value}))
         }
         ("vm", "transparent_hugepage.defrag") => No("use the treatment `thp` with `defrag` instead"),
         ("vm", _) => of_sysctl(&format!("vm.{key}"), value),
-        ("script", _) => No("this runs a script, which whylate cannot undo"),
+        ("script", _) => No("this line runs a script, which whylate cannot undo"),
         _ => No("whylate has no treatment for this setting"),
     })
 }
@@ -180,7 +180,7 @@ fn of_word(word: &str) -> Meaning {
             Instead(json!({"kind": "governor", "governor": governor, "cpus": "all"}))
         }
         ("isolcpus" | "irqaffinity", _) => {
-            No("this needs a reboot; the treatment `shield` has much of the same effect without one")
+            No("this setting needs a reboot; the treatment `shield` has a similar effect without a reboot")
         }
         _ => No(REBOOT),
     }
@@ -188,14 +188,16 @@ fn of_word(word: &str) -> Meaning {
 
 fn of_sysctl(key: &str, value: &str) -> Meaning {
     if key.contains('*') {
-        return No("this pattern matches several files: name one of them");
+        return No("this pattern matches several files: name one of the files");
     }
     Treatment(json!({"kind": "sysctl", "key": of_path(key), "value": value}))
 }
 
 fn of_file(path: &str, value: &str) -> Meaning {
     if path.contains(['*', '[', '?']) {
-        return No("this pattern matches several files: name one, or write `{cpu}` in a treatment `sysfs`");
+        return No(
+            "this pattern matches several files: name one file, or write `{cpu}` in a treatment `sysfs`",
+        );
     }
     Treatment(json!({"kind": "sysfs", "path": path, "value": value}))
 }

@@ -238,7 +238,7 @@ impl Accountant<'_> {
 
     /// The thread that is to wake the task sleeps, and its own timer is not due yet.
     fn asleep(&self, who: Who) -> Label {
-        let known = "the thread that woke the task slept until its own timer expired: this time is no delay, \
+        let known = "the thread that woke the task slept until its own timer expired: the sleep is no delay, \
                      or the expected moment is wrong";
         let what = format!("{} sleeps until its timer expires", self.labeller.thread(who.pid));
         Label { blame: Blame::unattributed_as(known), what, need: None }

@@ -227,8 +227,8 @@ impl Labeller<'_> {
         let innermost = crate::stack::innermost(&found);
         let is_edge = innermost.as_ref().is_some_and(|(function, _)| vocabulary::is_edge(function));
         if state.irqs_off != Knowledge::ByEvent && is_edge && length_ns > EDGE_MAX_NS {
-            let reason = "the late timer interrupt hit the kernel's entry or exit, or the arming of a timer: \
-                          only a few instructions";
+            let reason = "the late timer interrupt came during kernel entry, kernel exit or the arming of a \
+                          timer, which are too short to cause this delay";
             let what = "the timer interrupt does not come";
             return match self.is_virtual {
                 true => by(HostStall, what, CONCLUDED, reason).without_actor(),
@@ -238,7 +238,7 @@ impl Labeller<'_> {
         if state.irqs_off != Knowledge::ByEvent
             && innermost.is_some_and(|(function, _)| vocabulary::goes_to_sleep(&function))
         {
-            let reason = "the late timer interrupt hit a thread that was about to sleep";
+            let reason = "the late timer interrupt came when a thread was about to sleep";
             return late_timer("about to sleep; the timer interrupt does not come", POSSIBLE, reason);
         }
         let traced = self.states.has_functions && state.path != crate::states::stacks::PathId::ROOT;
@@ -256,7 +256,7 @@ impl Labeller<'_> {
                 late_timer("interrupts enabled", FAINT, "the event flags say that interrupts were enabled")
             }
             Knowledge::Unknown if in_kernel => {
-                let reason = "the timer interrupt remained pending while this kernel code ran";
+                let reason = "the timer interrupt remained pending while the CPU ran kernel code";
                 by(IrqsOff, off, CONCLUDED, reason).need(Need::Sections)
             }
             Knowledge::Unknown => {
@@ -357,8 +357,8 @@ impl Labeller<'_> {
                 let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
                 let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
                 if lent {
-                    let reason = "a thread ran with an inherited priority: another task waited for a lock \
-                                  that this thread held";
+                    let reason = "a thread ran with an inherited priority: the thread held a lock for which \
+                                  another task waited";
                     return by(Thread, &what, CONCLUDED, reason);
                 }
                 // Without its events a softirq looks like the thread that serves it.
@@ -403,9 +403,10 @@ impl Labeller<'_> {
     /// The thread `pid` is to wake the task.
     fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
-        let held = "the task waited for a lock until this thread released it";
+        let held = "the task waited for a lock until the lock's holder released it";
         if state.pid == Some(pid) {
-            let not_yet = ("has not woken the task yet", FAINT, "the task waited until this thread woke it");
+            let not_yet =
+                ("has not woken the task yet", FAINT, "the task waited until another thread woke the task");
             let (kind, (what, confidence, reason)) = if owner {
                 (CauseKind::Lock, ("holds the lock", CONCLUDED, held))
             } else {

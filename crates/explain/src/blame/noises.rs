@@ -157,11 +157,13 @@ impl Accountant<'_> {
             _ if preempts => (
                 CauseKind::Thread,
                 SHOWN,
-                "this thread ran at a priority that the tracer's thread cannot preempt",
+                "another thread ran at a priority that the tracer's thread cannot preempt",
             ),
-            Some(1..) => {
-                (CauseKind::PreemptOff, SEEN, "interrupts in this time hit code that had preemption disabled")
-            }
+            Some(1..) => (
+                CauseKind::PreemptOff,
+                SEEN,
+                "interrupts during the noise came while preemption was disabled",
+            ),
             _ => (CauseKind::Thread, LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         };
         // The tracer prints the stack that the timer's interrupt found.

@@ -46,7 +46,8 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             .span(labeller.states)
             .filter(|span| interrupts_were_off(piece, span, &timers, labeller))
         {
-            let reason = "a timer of this CPU expired while this code ran, and its interrupt came late";
+            let reason =
+                "a timer of the CPU expired while kernel code ran, and the timer interrupt came late";
             let label = labeller.by(CauseKind::IrqsOff, &span.state, "interrupts disabled", LIKELY, reason);
             relabel_one(piece, label.blame, label.what);
         }
@@ -130,7 +131,7 @@ fn below_hypervisor(piece: &mut Piece, timers: &LateTimers, labeller: &Labeller<
         piece.blame.evidence = format!("{}; {more}", piece.blame.evidence).into();
         return;
     }
-    let reason = "no CPU of this virtual machine did anything: this points to the hypervisor, which the trace does not show";
+    let reason = "no CPU of this virtual machine did anything: the hypervisor, which the trace does not show, probably stopped the CPUs";
     relabel_one(
         piece,
         Blame::new(CauseKind::HostStall, LIKELY, reason),

@@ -142,8 +142,8 @@ fn take_back(cause: &mut Cause, stall: &Stall) {
         claims => format!("{claims} times"),
     };
     cause.evidence.push(format!(
-        "the hypervisor causes stalls of this length elsewhere, too; only {often} was a stall found at \
-         {}{actor}{function}",
+        "the hypervisor causes stalls of the same length in other places, too; a stall was found \
+         at {}{actor}{function} only {often}",
         cause.kind.name()
     ));
     let confidence = if stall.stalls >= STALLS_LIKELY * stall.claims { LIKELY } else { POSSIBLE };

@@ -10,7 +10,7 @@ use whylate_core::result::{Cause, CauseKind, ExpectedFrom, ExplainedSpike, Timel
 use whylate_trace::facts::{Analysis, AnalysisKind, AnalysisPart, TraceFacts};
 
 /// A stall of the bus looks like disabled interrupts.
-const INTERRUPTED: &str = "the timer's late interrupt interrupted this code: either the code had disabled interrupts, or the CPU waited for \
+const INTERRUPTED: &str = "the timer's late interrupt interrupted kernel code. Either the code had disabled interrupts, or the CPU waited for \
                            a device access (registers over PCIe)";
 
 /// What the tool said about each latency.
@@ -118,7 +118,7 @@ fn parts(analysis: &Analysis) -> Vec<(&AnalysisPart, u64)> {
 }
 
 fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
-    let reason = "the tool that recorded this latency says so";
+    let reason = "the tool that recorded the latency names this cause";
     let by =
         |kind, confidence, actor: &str| (Blame::new(kind, confidence, reason).actor(actor), actor.to_owned());
     match &part.what {
@@ -129,7 +129,7 @@ fn blamed(part: &AnalysisPart, analysis: &Analysis) -> (Blame, String) {
         AnalysisKind::TimerDelay { from_idle: false } => delayed(analysis),
         AnalysisKind::PreviousIrq => {
             let reason =
-                "the tool says that another interrupt handler ran just before, for at most this time";
+                "the tool says that another interrupt handler ran just before; the time is an upper bound";
             (Blame::new(CauseKind::Irq, POSSIBLE, reason), "the interrupt before".to_owned())
         }
         AnalysisKind::TimerHandler => by(CauseKind::Irq, SHOWN, "local timer"),

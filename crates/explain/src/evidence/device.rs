@@ -21,9 +21,9 @@ fn mark_one(cause: &mut Cause, latency_ns: f64) {
         return;
     };
     let Some(what) = vocabulary::device_access(function) else { return };
-    let caller = cause.callers.first().map(|caller| format!(", called by {caller}")).unwrap_or_default();
+    let caller = cause.callers.first().map(|caller| format!(" (called by {caller})")).unwrap_or_default();
     cause.evidence.push(format!(
-        "the CPU was in {function}{caller}: {what}; the device, its bus or the firmware (hardware) may have taken the time, not the code"
+        "the CPU was in {function}{caller}: {what}. The hardware (device, bus or firmware) may have caused the delay instead of the code"
     ));
     cause.confidence = cause.confidence.map(|confidence| confidence.min(CONCLUDED));
 }

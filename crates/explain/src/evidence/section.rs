@@ -289,7 +289,7 @@ impl Section {
             && !self.is_short_anywhere
             && *length >= all_ns / 2
         {
-            let reason = "the tracer recorded the section; the longest gap between events follows this \
+            let reason = "the tracer recorded the section; the longest gap between events follows the named \
                           function";
             let callers = with_stack(function, callers.clone());
             let named = Some((function.clone(), callers));
@@ -305,7 +305,7 @@ impl Section {
         {
             let lines_ns = sum(self.timeline.iter().filter(|segment| segment.what != OMITTED));
             let reason = format!(
-                "the section began or ended in the named function, but lines were left out of the trace. Those that are there cover {}, of which \
+                "the section began or ended in the named function, but lines were left out of the trace. The remaining lines cover {}, of which \
                  {function} took {}",
                 figure::nanoseconds(lines_ns),
                 figure::nanoseconds(self.own_ns(function))
@@ -330,10 +330,10 @@ impl Section {
         let (confidence, reason) = match is_cut {
             true => (
                 POSSIBLE,
-                "the trace ends long before the section does; the longest gap between events follows this \
+                "the trace ends long before the section does; the longest gap between events follows the named \
                  function",
             ),
-            false => (CONCLUDED, "the longest gap between events follows this function"),
+            false => (CONCLUDED, "the longest gap between events follows the named function"),
         };
         if own_ns < all_ns / 2 {
             let (function, ns) = (&named.0, figure::nanoseconds(own_ns));

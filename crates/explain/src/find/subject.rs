@@ -183,9 +183,9 @@ fn automatic(
             && !vocabulary::is_own(&name)
             && !is_helper(track, &name);
         match track.rhythm.period_ns() {
-            _ if finder.marked == Some(pid) => (5, "it stopped the trace because it was late"),
+            _ if finder.marked == Some(pid) => (5, "the task stopped the trace because it was late"),
             _ if stated == Some(pid) => (5, STATED),
-            _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "it measures latency"),
+            _ if vocabulary::is_measuring(&name) && is_realtime(track) => (4, "the task measures latency"),
             Some(_) if realtime && own => (3, "a periodic real-time task"),
             None if realtime && own => (2, "the real-time task with the largest latency"),
             _ if own => (1, "the task with the largest latency; no real-time task was late"),

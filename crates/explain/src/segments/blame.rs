@@ -297,10 +297,10 @@ impl<'r> Context<'r> {
                 .passed_over("the scheduler chose a lower-priority thread although the task was runnable");
         }
         let ran = || {
-            let ran = format!("the thread ran at {}", figure::scheduled(thread.priority));
+            let ran = format!("{} ({}) had the CPU", thread.command, figure::scheduled(thread.priority));
             let (sure, evidence) =
                 match self.surroundings.is_virtual && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS {
-                    true => (CONCLUDED, format!("{ran}, without an interrupt; {MAY_HAVE_STOPPED}")),
+                    true => (CONCLUDED, format!("{ran} without an interrupt; {MAY_HAVE_STOPPED}")),
                     false => (RECORDED, ran),
                 };
             Blame::new(Kind::Thread, sure, evidence).thread(&thread.command, thread.pid)
@@ -366,11 +366,15 @@ impl<'r> Context<'r> {
             );
             return self.stood_still(&evidence);
         }
-        let scheduled = figure::scheduled(thread.priority);
-        let evidence = format!("the thread kept running at {scheduled} after the task was woken");
+        let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
+        let evidence = format!(
+            "the lower-priority thread {command} ({scheduled}) kept the CPU after the task was woken"
+        );
         let blame = if self.lacks_ticks(slice) {
-            let evidence =
-                format!("{evidence}; no tick came in this time, and an interrupt came right afterwards");
+            let evidence = format!(
+                "{evidence}; no tick came during this delay, and an interrupt came right after this delay: \
+                 {command} probably had interrupts disabled"
+            );
             Blame::new(Kind::IrqsOff, CONCLUDED, evidence)
         } else {
             // Without a function it may also have had a higher priority for a while.
@@ -436,7 +440,7 @@ impl<'r> Context<'r> {
             return blame;
         }
         let evidence =
-            "the hypervisor delivered the interrupt just before or after this time, or handled its end (EOI)"
+            "the gap is next to an interrupt: the hypervisor delivered the interrupt, or handled its end (EOI)"
                 .into();
         Blame { confidence: blame.confidence.min(CONCLUDED), evidence, ..blame }
     }
@@ -449,9 +453,10 @@ impl<'r> Context<'r> {
             }
             let sibling = self.surroundings.siblings.get(&self.window.cpu);
             let (confidence, more) = match sibling {
-                Some(cpus) => {
-                    (LIKELY, format!("; CPU {cpus}, the other thread of the core, may have slowed it down"))
-                }
+                Some(cpus) => (
+                    LIKELY,
+                    format!("; CPU {cpus}, the other thread of the core, may have slowed down this CPU"),
+                ),
                 None => (SHOWN, String::new()),
             };
             Blame::new(Kind::Hardware, confidence, format!("{evidence}{more}"))

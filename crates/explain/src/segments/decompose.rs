@@ -42,9 +42,9 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
     for (cause, group) in causes.iter_mut().zip(&groups).filter(|(cause, _)| cause.confidence.is_some()) {
         let stretches = group.stretches().len();
         let times = if stretches == 1 { String::new() } else { format!(" in {stretches} pieces") };
-        cause.evidence.push(format!("this took {}{times}", nanoseconds(group.time)));
+        cause.evidence.push(format!("this cause took {}{times}", nanoseconds(group.time)));
         if lost > 0 {
-            let reason = format!("less certain: records from this time were lost ({lost})");
+            let reason = format!("less certain: records of this latency were lost ({lost})");
             lower(cause, confidence::OF_LOSSES, reason);
         }
     }

@@ -70,16 +70,17 @@ impl Context<'_> {
         let can_call = matches!(blame.kind, Some(Irq | IrqsOff | PreemptOff | Softirq | Thread));
         let segment = slice.segment.or(slice.neighbour).filter(|_| can_call && blame.function.is_none());
         let Some((function, sender)) = segment.and_then(|segment| self.called(segment)) else { return blame };
-        let (what, asked) = match blame.kind {
-            Some(Irq | Softirq) => ("timer", "set"),
-            _ => ("work", "queued"),
+        let (who, what, asked) = match blame.kind {
+            Some(Irq) => ("the interrupt", "timer", "set"),
+            Some(Softirq) => ("the softirq", "timer", "set"),
+            _ => ("the thread", "work", "queued"),
         };
         let by = match sender {
-            Some(Sender { pid: 0, cpu, .. }) => format!(", {asked} on CPU {cpu}, which was idle"),
+            Some(Sender { pid: 0, cpu, .. }) => format!(", {asked} on CPU {cpu} while CPU {cpu} was idle"),
             Some(Sender { command, pid, cpu, .. }) => format!(", {asked} on CPU {cpu} by {command} ({pid})"),
             None => String::new(),
         };
-        let evidence = format!("{}; it ran the {what} function {function}{by}", blame.evidence).into();
+        let evidence = format!("{}; {who} ran the {what} function {function}{by}", blame.evidence).into();
         Blame { evidence, ..blame }.named(Some((function.to_owned(), Vec::new())))
     }
 
@@ -122,9 +123,11 @@ impl Context<'_> {
         let below = self.interrupted().filter(|below| !below.is_empty());
         let named = below.and_then(stack::innermost);
         let (confidence, more) = match &named {
-            Some(_) if !self.surroundings.is_virtual => (CONCLUDED, " and interrupted this code"),
-            Some(_) => (LIKELY, " and interrupted this code"),
-            None => (LIKELY, ", and no stack tells why: softirqs run with interrupts enabled"),
+            Some((function, _)) => {
+                let confidence = if self.surroundings.is_virtual { LIKELY } else { CONCLUDED };
+                (confidence, format!(" and interrupted {function}"))
+            }
+            None => (LIKELY, ", and no stack tells why: softirqs run with interrupts enabled".to_owned()),
         };
         Blame { confidence, evidence: format!("{late}{more}").into(), ..recorded }.named(named)
     }

@@ -66,14 +66,15 @@ impl<'r> Context<'r> {
     /// The timer should have expired and its interrupt did not come. A thread that ran meanwhile with interrupts enabled did
     /// not delay it: the evidence names it, but it is not the actor.
     pub(super) fn timer_pending(&self, slice: &Slice<'_>, thread: Option<&Thread>) -> Blame {
-        let late = "the timer's interrupt was late, and ";
+        let late = "the timer's interrupt was late";
         let innermost = self.interrupted().and_then(|below| below.first());
         let is_released = innermost.is_some_and(|name| vocabulary::is_release(name));
         // The code that finally enables interrupts may have disabled them after the last of the other interrupts.
         if self.handled_until_ns.is_some_and(|until_ns| slice.from_ns < until_ns || !is_released) {
             let ran = thread.map(|thread| format!(" ({} ran)", thread.command)).unwrap_or_default();
-            let evidence =
-                format!("{late}other interrupts were handled meanwhile{ran}, so interrupts were enabled");
+            let evidence = format!(
+                "{late}, and other interrupts were handled meanwhile{ran}, so interrupts were enabled"
+            );
             return Blame::new(Kind::TimerLate, CONCLUDED, evidence);
         }
         let Some(below) = self.interrupted() else {
@@ -81,7 +82,7 @@ impl<'r> Context<'r> {
         };
         let whose = thread.map(|thread| format!(" of {}", thread.command)).unwrap_or_default();
         if below.is_empty() {
-            let evidence = format!("{late}it interrupted user mode{whose}, where interrupts are enabled");
+            let evidence = format!("{late} and interrupted user mode{whose}, where interrupts are enabled");
             return self.stood_still(&evidence);
         }
         let named = stack::innermost(below);
@@ -90,7 +91,7 @@ impl<'r> Context<'r> {
             && vocabulary::is_edge(function)
         {
             return self.stood_still(&format!(
-                "{late}it interrupted kernel code{whose} in {function}, which has only a few instructions"
+                "{late} and interrupted {function} in kernel code{whose}; {function} is too short to cause this delay"
             ));
         }
         let sure = if is_released && self.handled_until_ns.is_none() { STATED } else { CONCLUDED };
@@ -98,7 +99,8 @@ impl<'r> Context<'r> {
             true => (LIKELY, "; the hypervisor may have delivered the interrupt late"),
             false => (sure, ""),
         };
-        let evidence = format!("{late}it interrupted this code{more}");
+        let code = named.as_ref().map_or("kernel code", |(function, _)| function.as_str());
+        let evidence = format!("{late} and interrupted {code}{more}");
         let blame = Blame::new(Kind::IrqsOff, confidence, evidence).named(named);
         match thread {
             Some(thread) => blame.thread(&thread.command, thread.pid),
@@ -109,14 +111,14 @@ impl<'r> Context<'r> {
     /// The timer's interrupt was late for an unknown reason. A thread that the task cannot preempt would have kept it from
     /// the CPU even after a timely interrupt.
     fn without_stack(&self, thread: Option<&Thread>) -> Blame {
-        let late = "the timer's interrupt was late, and no stack shows what it interrupted";
+        let late = "the timer's interrupt was late, and no stack shows the interrupted code";
         // If the wake-up is not known either, it may be among the lost records.
         let above = thread.filter(|thread| self.woken.is_some() && thread.priority > self.priority.max(0));
         let Some(thread) = above else {
             return Blame::unattributed_as(late);
         };
-        let evidence =
-            format!("the thread ran at {}, above the task's; {late}", figure::scheduled(thread.priority));
+        let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
+        let evidence = format!("{command} ({scheduled}) had a higher priority than the task; {late}");
         Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn explain(
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
     if late.unended {
-        let more = "the task did not run before the end of the trace: it was late by at least this time";
+        let more = "the task did not run before the end of the trace, so the latency is a lower bound";
         judgement.cause.evidence.push(more.to_owned());
     }
     let facts = &reader.info().facts;
@@ -131,7 +131,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         let factor = if sure { confidence::OF_BREAKS } else { confidence::OF_BREAKS_UNSURE };
         lower(&mut judgement.cause, factor, reason.to_owned());
         if states.unseen_ns(late) > late.latency_ns() / UNSEEN_PART {
-            let reason = "less certain: for much of this time, no switch shows which thread had the CPU; the \
+            let reason = "less certain: for much of this latency, no switch shows which thread had the CPU; the \
                           task itself may have run";
             for cause in std::iter::once(&mut judgement.cause).chain(&mut judgement.also) {
                 let grade = cause.confidence.unwrap_or(0.0);

@@ -195,7 +195,7 @@ fn absent(request: &CopyRequest) -> String {
         .iter()
         .filter_map(|backend| Some(format!("{}: {}", backend.name(), backend.offers(None).err()?)));
     format!(
-        "there is no memory for a copy from {} to {} (one side must be ordinary memory, wb); {}",
+        "no backend can copy from memory type {} to memory type {}. One of the two must be ordinary memory (`wb`). {}",
         mode(request.from),
         mode(request.to),
         reasons.collect::<Vec<_>>().join("; ")

@@ -130,7 +130,7 @@ fn events(cell: &str, spikes: &[Spike]) -> Vec<String> {
     sentences
 }
 
-/// `gpu: CPUs 0,1 were late at the same moment, up to 112 us: hardware; thread: X`.
+/// `gpu: CPUs 0,1 had overlapping spikes of up to 112 us; causes: hardware; thread: X`.
 fn event_sentence(cell: &str, spikes: &[&Spike]) -> String {
     let cpus = spikes.iter().map(|spike| spike.cpu).collect();
     let largest = spikes.iter().map(|spike| spike.latency_ns).max().unwrap_or(0);
@@ -138,9 +138,10 @@ fn event_sentence(cell: &str, spikes: &[&Spike]) -> String {
     let causes: Vec<String> = causes.into_iter().collect();
     let cell = if cell.is_empty() { String::new() } else { format!("{cell}: ") };
     format!(
-        "{cell}{} were late at the same moment, up to {}: {}",
+        "{cell}{} had overlapping spikes of up to {}; {}: {}",
         words::cpu_list(&cpus),
         nanoseconds(largest),
+        if causes.len() == 1 { "cause" } else { "causes" },
         causes.join("; ")
     )
 }
@@ -189,6 +190,6 @@ mod tests {
             spike(1, 9_000, CauseKind::Irq, None),
         ];
         let found = events("idle", &spikes);
-        assert_eq!(found, ["idle: CPUs 0-1 were late at the same moment, up to 7.00 us: hardware"]);
+        assert_eq!(found, ["idle: CPUs 0-1 had overlapping spikes of up to 7.00 us; cause: hardware"]);
     }
 }

@@ -85,8 +85,8 @@ fn part((title, rows): &Pair<'_>) -> Section {
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
         "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block with at \
-         least 90 % of this rate. For half of the figures, the interquartile range over the trials is at \
-         most {} of the figure.",
+         least 90 % of this rate. Between trials, a typical rate varies by {} (interquartile range \
+         divided by the rate).",
         share(middle)
     );
     Section::new("", title.clone()).with(table).with(Block::note(note)).with(vec![chart(title, rows, &sizes)])

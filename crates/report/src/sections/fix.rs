@@ -156,7 +156,7 @@ fn in_plans(fix: &FixResult) -> Vec<Section> {
         format!("{}: {}", arm.treatment.name, keys.join(", "))
     };
     let all: Vec<String> = fix.registration.arms.iter().map(line).collect();
-    let title = "The treatments as keys in a plan";
+    let title = "How to write these treatments in a plan";
     Section::new("", title).depth(Depth::Folded).with(Block::Lines(all)).unless_empty().into_iter().collect()
 }
 
@@ -284,14 +284,15 @@ fn removed(removal: &FixRemoval, needed: f64) -> String {
     let more = if more > 0 { format!(" and {}", counted(more, "other cause")) } else { String::new() };
     let per_s = |ns: f64| format!("{} per s", value(Statistic::Max, ns));
     format!(
-        "{}{more}: median late time {} → {}, at least halved in {} of the {} pairs with any, {}: {}",
+        "{}{more}: {}. The median late time changed from {} to {}. In {} of {} pairs that had such late time, \
+         at least half of the late time was gone; {}",
         named.join(", "),
+        if removal.proved { "removed" } else { "not proved to be removed" },
         per_s(removal.before_ns_per_s),
         per_s(removal.after_ns_per_s),
         removal.removed_in,
         removal.tells_in,
-        shown(&removal.evidence, needed),
-        if removal.proved { "removed" } else { "not proved to be removed" }
+        shown(&removal.evidence, needed)
     )
 }
 

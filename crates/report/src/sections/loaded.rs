@@ -7,8 +7,8 @@ use whylate_core::figure::{nanoseconds, nanoseconds_f64, rate};
 use whylate_core::result::{LoadedLatency, RunResult};
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
-    let meaning = "cells that differ only in the rate of one load; `median` is that of the repeats' medians, \
-        `lowest` and `highest` are the smallest and largest of them";
+    let meaning = "cells that differ only in the rate of one load; `median` is the median of the repeats' medians, \
+        `lowest` and `highest` are the smallest and largest of these medians";
     let parts = run.loaded_latency.iter().map(part);
     Section::new("loaded", "Latency by rate of a load").meaning(meaning).with_all(parts).unless_empty()
 }

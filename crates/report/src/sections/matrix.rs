@@ -13,9 +13,10 @@ use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
-const MIDDLE: &str = "The worst CPU: medians of the repeats, and the max of all repeats.";
-const MIDDLE_AND_CORRECTED: &str =
-    "The worst CPU, missed periods counted: medians of the repeats, max of them all.";
+const MIDDLE: &str = "Figures are those of the worst CPU. The max covers all repeats; other figures are medians of the \
+    repeats.";
+const MIDDLE_AND_CORRECTED: &str = "Figures are those of the worst CPU and count missed periods. The max covers all \
+    repeats; other figures are medians of the repeats.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.

@@ -106,7 +106,7 @@ fn evidence(spike: &Spike) -> Vec<String> {
     }
     if let Some(event) = spike.event {
         lines.push(format!(
-            "other CPUs were late at the same moment: their spikes have the number {event} too"
+            "other CPUs had spikes at the same moment; those spikes have the number {event} too"
         ));
     }
     lines

@@ -81,9 +81,9 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         return Vec::new();
     }
     let note = Block::note(
-        "Sampling begins once a thread has run for longer than usual; shares and times leave out the time \
-         before the first sample. The ordinary time is an estimate from samples of activations that took no \
-         longer than usual.",
+        "whylate samples a late activation as soon as this activation exceeds the thread's usual run time. \
+         Shares and times leave out the time before the first sample. The ordinary time is an \
+         estimate: whylate also samples some activations that take no longer than usual.",
     );
     let flames = all.iter().take(FLAMES_MAX).map(|(thread, spike, samples)| {
         Flame::new(format!("{thread}, response {}", nanoseconds(spike.latency_ns)), samples)

@@ -71,11 +71,19 @@ fn why(suspect: &TriggerSuspect, explained: u64) -> String {
 /// One moment with its threads.
 fn described(moment: &TriggerMoment) -> String {
     let text = moment.text.as_ref().map(|text| format!(" \"{text}\"")).unwrap_or_default();
-    let more =
-        if moment.count > 1 { format!(", with {} more", count(moment.count - 1)) } else { String::new() };
+    let more = if moment.count > 1 {
+        format!(", with {} just after", triggers(moment.count - 1, " more"))
+    } else {
+        String::new()
+    };
     let late: Vec<String> = moment.threads.iter().filter(|it| it.late).map(TriggerThread::sentence).collect();
     let why = if late.is_empty() { "no watched thread was late".to_owned() } else { late.join("; ") };
     format!("{}{text} at {}{more}: {why}.", moment.trigger, nanoseconds(moment.at_ns))
+}
+
+/// `1 trigger`, `1,000 more triggers`.
+fn triggers(number: u64, more: &str) -> String {
+    format!("{}{more} trigger{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 fn notes(all: &[TriggerResult]) -> Vec<String> {
@@ -83,12 +91,15 @@ fn notes(all: &[TriggerResult]) -> Vec<String> {
     let (shared, unexplained) = (sum(|it| it.record.shared), sum(|it| it.record.unexplained));
     let mut notes = Vec::new();
     if shared > 0 {
-        notes.push(format!("Triggers just after another one share its explanation: {}.", count(shared)));
+        notes.push(format!(
+            "{} came just after an earlier trigger and got the same explanation.",
+            triggers(shared, "")
+        ));
     }
     if unexplained > 0 {
         notes.push(format!(
-            "In a storm of triggers, only the first of each second is explained; not explained: {}.",
-            count(unexplained)
+            "In a storm of triggers, whylate explains only the first trigger of each second. {} got no explanation.",
+            triggers(unexplained, "")
         ));
     }
     notes.push(format!(
@@ -158,8 +169,8 @@ mod tests {
             "in 3 of 14, no watched thread was late",
             "did not occur",
             "\"Late by 4 ms\"",
-            "with 1 more",
-            "not explained: 1,000",
+            "with 1 more trigger just after",
+            "1,000 triggers",
             "instead of 1.00 ms",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");

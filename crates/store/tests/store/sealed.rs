@@ -121,7 +121,7 @@ fn a_manifest_that_was_cut_altered_or_removed_is_noticed() {
         ("is missing", Box::new(|path| fs::remove_file(path.join("manifest.jsonl")).unwrap())),
         ("does not begin", Box::new(|path| fs::write(path.join("manifest.jsonl"), "").unwrap())),
         (
-            "lists a different `run.json`",
+            "lists a different checksum for `run.json`",
             Box::new(|path| {
                 let file = path.join("run.json");
                 let text = fs::read_to_string(&file).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn refusal(path: &str, value: &str) -> Option<&'static str> {
         return Some("this change also changes `cpu.weight`, whose value would be lost");
     }
     if path.starts_with("/proc/sys/net/") && LOSES.contains(&name) {
-        return Some("this change deletes addresses or keys, which the former value does not bring back");
+        return Some("this change deletes network addresses or keys, which whylate cannot restore");
     }
     if is_volatile(path) {
         return Some("it changes by itself, so its former value means nothing");

@@ -45,7 +45,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
     (
         Tracer::Hwlat.name(),
         Tracer::Hwlat.option(),
-        "gaps caused by hardware and firmware can only be found from user space",
+        "the kernel cannot look for gaps caused by hardware or firmware; the stall probe finds such gaps from user space",
     ),
     (Tracer::Osnoise.name(), Tracer::Osnoise.option(), "the kernel cannot measure OS noise itself"),
     (Tracer::Timerlat.name(), Tracer::Timerlat.option(), "the kernel cannot measure timer latency itself"),
@@ -111,7 +111,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "interrupts by line",
         source: "irq:irq_handler_entry, _exit",
-        effect: "time in device interrupts is not attributed to them",
+        effect: "late time caused by device interrupts is not attributed to the interrupts",
         fix: "use a kernel with the events irq:irq_handler_entry and _exit",
     },
     Meaning {
@@ -123,7 +123,7 @@ const MEANINGS: [Meaning; 25] = [
     Meaning {
         name: "softirqs",
         source: "irq:softirq_entry, _exit",
-        effect: "time in softirqs is not attributed to them",
+        effect: "late time caused by softirqs is not attributed to the softirqs",
         fix: "use a kernel with the events irq:softirq_entry and _exit",
     },
     Meaning {

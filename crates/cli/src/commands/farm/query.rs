@@ -157,7 +157,8 @@ fn paragraph(found: &FarmComparison) -> String {
         text += &format!("    {}: {:.3} ({low:.3} to {high:.3}){disagrees}\n", board.host, board.ratio);
     }
     if found.leaves_missed_out {
-        text += "    missed periods are left out, because an earlier version pushed some of the runs\n";
+        text += "    p99.9 leaves out missed periods: an earlier version of whylate stored some of the runs without \
+                 counting missed periods\n";
     }
     if !found.left_out.is_empty() {
         text += &format!("    boards left out, with under {RUNS_MIN} runs: {}\n", found.left_out.join(", "));

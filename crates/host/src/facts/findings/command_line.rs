@@ -215,7 +215,10 @@ pub(super) fn without_effect(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         .collect();
     let mut finding = code
         .advice(format!("the kernel does not do what its command line requests: {}", texts.join("; ")))
-        .effect("the target CPUs are disturbed as if the option were not set");
+        .effect(
+            "the kernel does not fully apply these options, so other tasks, interrupts or ticks can still delay the \
+             measured task",
+        );
     for Gap(_, is, path, _) in &gaps {
         finding = finding.seen(*path, is.clone());
     }

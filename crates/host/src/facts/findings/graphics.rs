@@ -118,8 +118,8 @@ const OPTIONS: [(&str, &str); 6] = [
     ("i915/parameters/enable_fbc", "framebuffer compression"),
     ("i915/parameters/enable_psr", "panel self refresh"),
     ("amdgpu/parameters/runpm", "runtime power management"),
-    ("amdgpu/parameters/aspm", "power states of the link"),
-    ("amdgpu/parameters/bapm", "power shared with the CPU"),
+    ("amdgpu/parameters/aspm", "PCI Express link power states (ASPM)"),
+    ("amdgpu/parameters/bapm", "power sharing with the CPU (BAPM)"),
 ];
 
 /// The parameters that exist: path, value, what it is.
@@ -134,7 +134,7 @@ fn options(live: &LiveFiles) -> Vec<(String, String, &'static str)> {
         && let Some(value) = text.lines().find_map(|line| line.strip_prefix("DynamicPowerManagement:"))
     {
         let path = format!("{NVIDIA}, DynamicPowerManagement");
-        found.push((path, value.trim().to_owned(), "power states of the device"));
+        found.push((path, value.trim().to_owned(), "dynamic power management"));
     }
     found
 }
@@ -147,12 +147,12 @@ pub(super) fn driver_options(inquiry: &Inquiry, code: FindingCode) -> Option<Fin
         finding.seen(path.clone(), value.clone())
     };
     if on.is_empty() {
-        let fine = code.fine("the graphics drivers' own power saving is off");
+        let fine = code.fine("the power-saving features of the graphics drivers are off");
         return (!all.is_empty()).then(|| all.iter().fold(fine, see));
     }
     let names: Vec<&str> = on.iter().map(|(_, _, what)| *what).collect();
     let finding = code
-        .info(format!("the graphics drivers' own power saving is on ({})", names.join(", ")))
+        .info(format!("graphics drivers use power-saving features: {}", names.join(", ")))
         .effect("the driver and the firmware enter and leave power states at unpredictable moments")
         .now("write 0 to each of these parameters that can be changed while the driver is loaded")
         .boot(

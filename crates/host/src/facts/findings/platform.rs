@@ -88,7 +88,7 @@ pub(super) fn firmware(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> 
     if inquiry.facts.environment.hypervisor.is_some() {
         return Some(
             code.info("interrupts by the host's firmware (SMI) cannot be seen in a virtual machine")
-                .effect("a gap caused by an SMI looks the same as a gap caused by the host")
+                .effect("the gaps of an SMI cannot be distinguished from the gaps of the host")
                 .seen("MSR 0x34", "counts for the virtual machine only"),
         );
     }

@@ -445,16 +445,16 @@ impl Watching {
             (
                 unexplained,
                 [
-                    "trigger is not explained: too many came, so only the first of each second is",
-                    "triggers are not explained: too many came, so only the first of each second is",
+                    "trigger is not explained: too many triggers came, so only the first trigger of each second is explained",
+                    "triggers are not explained: too many triggers came, so only the first trigger of each second is explained",
                 ],
             ),
             (losses.unaudited, ["audited system call was lost", "audited system calls were lost"]),
             (
                 self.not_explained,
                 [
-                    "late activation is not explained: too many came at once",
-                    "late activations are not explained: too many came at once",
+                    "late activation is not explained: too many late activations came at once",
+                    "late activations are not explained: too many late activations came at once",
                 ],
             ),
         ]);

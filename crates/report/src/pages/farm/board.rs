@@ -12,9 +12,9 @@ use whylate_core::result::{FarmBoard, FarmRun, RunSeries};
 const ROWS_MAX: usize = 200;
 
 const MEANING: &str = "for each run, the figure of its worst CPU over all repeats";
-const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats. Missed \
-    periods are left out: an earlier version of whylate, which did not count them, pushed at least one of \
-    the runs";
+const MEANING_WITHOUT_MISSED: &str = "for each run, the figure of its worst CPU over all repeats. The \
+    figures leave out missed periods, because an earlier version of whylate stored at least one of the runs \
+    without counting missed periods";
 
 /// A board with all its series, and the requested series.
 pub fn board(board: &FarmBoard, series: Option<&RunSeries>, answer: &FarmAnswer) -> Page {

@@ -1,6 +1,6 @@
 //! Two groups of runs over all boards: the verdict, and the boards that disagree.
 
-use super::{FarmAnswer, LEFT_OUT, shortened};
+use super::{FarmAnswer, shortened};
 use crate::pictures::{Forest, ForestRow};
 use crate::reading::{Reading, times};
 use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Tone, Verdict};
@@ -20,13 +20,16 @@ pub struct FarmGroups<'a> {
 
 /// What can be compared, before two groups are chosen: the kernels that boards ran.
 pub fn farm_groups(kernels: &[String], answer: &FarmAnswer) -> Page {
-    let about = "Select a group by the start of a kernel release (`6.12`) or by conditions on runs: `kernel>=6.12`, \
-        `started<2026-10`, `plan=nightly`, `host~rack-1`, `tag=soc=n100` (label `soc` of the farm file), `verdict!=fail`. \
-        Each board that has three runs of each group is compared with itself. If no board has runs of both groups, \
-        boards of one group are compared with boards of the other, which is much weaker evidence. A run that is in \
-        both groups does not count.";
+    let select = "Each group is either the beginning of a kernel release (`6.12`) or a list of conditions. Examples of \
+        conditions: `kernel>=6.12`, `started<2026-10`, `plan=nightly`, `host~rack-1`, `verdict!=fail`. The condition \
+        `tag=soc=n100` selects boards whose label `soc` in the farm file is `n100`.";
+    let compared = "A board needs three runs of each group; whylate then compares the board with itself. If no board has \
+        runs of both groups, whylate compares boards of one group with boards of the other group. This evidence is \
+        much weaker. A run that is in both groups does not count.";
     let known: Vec<String> = kernels.iter().map(|kernel| format!("`{}`", shortened(kernel))).collect();
-    let section = Section::new("groups", "Two groups of runs").with(Block::Text(about.into(), Tone::Plain));
+    let section = Section::new("groups", "Two groups of runs")
+        .with(Block::Text(select.into(), Tone::Plain))
+        .with(Block::Text(compared.into(), Tone::Plain));
     let kernels =
         (!known.is_empty()).then(|| Block::note(format!("Kernels of stored runs: {}.", known.join(", "))));
     Page { sections: vec![section.with_all(kernels)], ..answer.page("Compare") }
@@ -55,8 +58,8 @@ pub fn farm_compare(found: &[FarmComparison], groups: FarmGroups<'_>, answer: &F
         Section::new("contrasts", "Verdicts").with(Block::note(about)).with(forest).with(table(found));
     let left_out = found.iter().any(|it| it.leaves_missed_out).then(|| {
         Block::note(format!(
-            "p99.9 with {LEFT_OUT}: {}. An earlier version, which does not count them, pushed some of the \
-             runs.",
+            "p99.9 leaves out missed periods in these comparisons: {}. An earlier version of whylate stored \
+             some of the runs without counting missed periods.",
             found.iter().filter(|it| it.leaves_missed_out).map(name).collect::<Vec<_>>().join(", ")
         ))
     });
