@@ -1,5 +1,6 @@
 //! The `whylate` binary: arguments, exit codes, printing. Everything else is in the libraries.
 
+mod actions;
 mod arguments;
 mod commands;
 mod exit;

@@ -23,7 +23,7 @@ pub use kinds::{
     present_threads, send_trigger, store_after, try_to_watch,
 };
 pub use measure::{
-    Batch, Elsewhere, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals,
+    Batch, Elsewhere, Happened, LatencyTotals, Observer, Outcome, Progress, TaskLine, TaskSpike, TaskTotals,
     TriggerLine, measure,
 };
 pub use resolve::{Options, resolve};

@@ -117,6 +117,22 @@ pub struct TriggerLine {
     pub last: Option<String>,
 }
 
+/// What the user of a watch may want to act on at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A response exceeded the deadline.
+    Late {
+        /// The series of the thread, and its id.
+        thread: String,
+        pid: u32,
+        latency_ns: u64,
+        /// The first cause, as a sentence.
+        cause: Option<String>,
+    },
+    /// A trigger came, as given, with its text.
+    Trigger { trigger: String, text: Option<String> },
+}
+
 /// An explained activation, stage by stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TaskSpike {
@@ -174,6 +190,8 @@ pub trait Observer {
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// The same with the state of the triggers, if there are any; called before it.
     fn triggers(&mut self, _triggers: &TriggerLine) {}
+    /// Called within about 50 ms of a late response or a trigger.
+    fn happened(&mut self, _happened: Happened) {}
     /// Called about 20 times a second: whether to end now and keep the results so far.
     fn should_stop(&self) -> bool;
 }

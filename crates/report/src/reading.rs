@@ -145,13 +145,11 @@ pub(crate) fn cell(comparison: &Comparison) -> Cell {
 }
 
 /// The same in a row that shows the figures of both cells. If they contradict the ratio, it gives the reason: other
-/// figures are compared, or the figures within blocks of repeats.
-pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)>) -> Cell {
+/// figures are compared, or `by` what the ratio was formed.
+pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)>, by: &str) -> Cell {
     let plain = cell(comparison);
     let reason = match shown {
-        _ if comparison.contradicts(comparison.baseline_value, comparison.cell_value) => {
-            " repeat by repeat".to_owned()
-        }
+        _ if comparison.contradicts(comparison.baseline_value, comparison.cell_value) => by.to_owned(),
         Some((before, now)) if comparison.contradicts(before, now) => format!(": {}", change(comparison)),
         _ => return plain,
     };

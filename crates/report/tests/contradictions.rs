@@ -188,7 +188,10 @@ impl Counts {
         let (Some(before), Some(now), Some(ratio)) = (figure(before), figure(now), ratio(effect)) else {
             return;
         };
-        let has_word = effect.contains("repeat by repeat") || effect.contains("->") || effect.contains('→');
+        let has_word = effect.contains("repeat by repeat")
+            || effect.contains("pairs of repeats")
+            || effect.contains("->")
+            || effect.contains('→');
         let apart = (now / before / ratio).ln().abs();
         assert!(has_word || apart <= APART.ln(), "{before} and {now}, but {effect}: {text}");
         self.rows += 1;

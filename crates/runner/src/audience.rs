@@ -2,7 +2,7 @@
 
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::{Nanos, Warning};
-use whylate_probe::{Progress, TaskLine, TriggerLine};
+use whylate_probe::{Happened, Progress, TaskLine, TriggerLine};
 
 pub trait Audience {
     /// A new stage has begun; `done` of `total` repeats are complete.
@@ -21,6 +21,8 @@ pub trait Audience {
     fn tasks(&mut self, _tasks: &[TaskLine]) {}
     /// The state of the triggers of a watch, before that of its tasks.
     fn triggers(&mut self, _triggers: &TriggerLine) {}
+    /// A watched thread was late, or a trigger came.
+    fn happened(&mut self, _happened: Happened) {}
     /// Spikes of a probe as they come.
     fn spikes(&mut self, _spikes: &[SpikeRecord]) {}
     /// What a search does next, and why.

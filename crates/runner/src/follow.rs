@@ -15,7 +15,7 @@ use whylate_core::Nanos;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::RunEnd;
 use whylate_probe::{
-    Batch, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine, TriggerLine,
+    Batch, Happened, Observer, Outcome, ProbeError, ProbeKind, ProbeSpec, Progress, TaskLine, TriggerLine,
 };
 use whylate_store::RowKey;
 
@@ -31,6 +31,7 @@ pub(crate) enum ProbeEvent {
     Spikes(usize, Vec<SpikeRecord>),
     Tasks(Vec<TaskLine>),
     Triggers(TriggerLine),
+    Happened(Happened),
     Armed { index: usize, process: u32, start_ns: u64 },
     Ended(usize, Box<Result<Outcome, ProbeError>>),
 }
@@ -92,6 +93,9 @@ impl Observer for Forward<'_> {
     fn triggers(&mut self, triggers: &TriggerLine) {
         // The next one says the same, and more.
         let _ = self.events.try_send(ProbeEvent::Triggers(triggers.clone()));
+    }
+    fn happened(&mut self, happened: Happened) {
+        self.send(ProbeEvent::Happened(happened));
     }
     fn should_stop(&self) -> bool {
         let others_ended = self.others.is_some_and(|others| others.load(Ordering::Relaxed) == 0);

@@ -41,7 +41,7 @@ pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatm
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};
 pub use whylate_probe::{
-    LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals, TriggerLine, find_tasks, move_to,
+    Happened, LatencyTotals, Progress, TaskLine, TaskSpike, TaskTotals, TriggerLine, find_tasks, move_to,
     present_threads, send_trigger, try_to_watch,
 };
 pub use whylate_sys::allocation::{ReservingAllocator, hold_reserve};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use whylate_core::record::{RateRecord, SpikeRecord};
 use whylate_core::result::{LIVE_SOCKET, LiveCpu, LiveValue};
 use whylate_core::{CpuSet, Nanos, Warning};
-use whylate_probe::{Progress, TaskLine, TriggerLine};
+use whylate_probe::{Happened, Progress, TaskLine, TriggerLine};
 use whylate_store::Folder;
 use whylate_sys::schedule;
 
@@ -156,6 +156,10 @@ impl Audience for Live<'_> {
 
     fn triggers(&mut self, triggers: &TriggerLine) {
         self.audience.triggers(triggers);
+    }
+
+    fn happened(&mut self, happened: Happened) {
+        self.audience.happened(happened);
     }
 
     fn spikes(&mut self, spikes: &[SpikeRecord]) {

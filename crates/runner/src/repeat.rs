@@ -331,6 +331,7 @@ impl Repeat<'_> {
                 }
                 Ok(ProbeEvent::Tasks(tasks)) => self.audience.tasks(&tasks),
                 Ok(ProbeEvent::Triggers(triggers)) => self.audience.triggers(&triggers),
+                Ok(ProbeEvent::Happened(happened)) => self.audience.happened(happened),
                 Ok(ProbeEvent::Batch(index, batch)) => {
                     if let Err(error) = self.keep(&watch.keys[index], &watch.specs[index], *batch) {
                         watch.end_with(Err(error.into()));

@@ -2,6 +2,7 @@
 
 use super::Printing;
 use super::parsers::{microseconds, seconds};
+use crate::actions::Action;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use whylate_core::{Bytes, CpuSelector, Nanos};
                       whylate watch [OPTIONS] -- COMMAND...",
     mut_arg("json", |json| json.help("Prints a JSON document each second, and at the end the one that `whylate run` prints (-q: only the last)")),
     group = clap::ArgGroup::new("target").required(true).multiple(false),
+    group = clap::ArgGroup::new("has_deadline").args(["deadline", "period"]).multiple(true),
     after_help = "\
 Examples:
   whylate watch --task audio                     every thread of this name, until Ctrl-C
@@ -24,6 +26,7 @@ Examples:
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch --trigger 'output:Late' -- ./control
                                                  explains what led to each matching line
+  whylate watch --task audio --deadline 1ms --on-late 'shell:date >>late.txt' --on-late stop
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
@@ -113,6 +116,14 @@ pub(crate) struct WatchArguments {
     /// Explains what each thread did in this time before a trigger [default: 50ms]; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds, requires = "trigger")]
     pub(crate) last: Option<Nanos>,
+    /// What to do within about 50 ms of a response above --deadline; may be given several times, in order: shell:COMMAND
+    /// (with WHYLATE_THREAD, WHYLATE_TID, WHYLATE_LATENCY_NS and WHYLATE_CAUSE in its environment), signal:NAME:PID
+    /// (signal:NAME:task is the late thread's process), snapshot (of the kernel's trace buffer), stop (ends the watch)
+    #[arg(long, value_name = "ACTION", requires = "has_deadline")]
+    pub(crate) on_late: Vec<Action>,
+    /// The same for each trigger (with WHYLATE_TRIGGER and WHYLATE_TEXT)
+    #[arg(long, value_name = "ACTION", requires = "trigger")]
+    pub(crate) on_trigger: Vec<Action>,
     /// Serves figures for Prometheus at http://ADDRESS/metrics during the watch; port 0 takes a free port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) prometheus: Option<SocketAddr>,

@@ -208,6 +208,36 @@ fn signals_requests_counters_and_files_are_triggers() {
 }
 
 #[test]
+fn late_responses_and_triggers_have_actions() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(path) = program(&folder) else { return };
+    let place = |name: &str| folder.path().join(name);
+    let line = |what: &str, name: &str| format!("shell:echo \"{what}\" >>{}", place(name).display());
+    let late = line("$WHYLATE_THREAD $WHYLATE_LATENCY_NS $WHYLATE_CAUSE", "late.txt");
+    let trigger = line("$WHYLATE_TRIGGER", "triggers.txt");
+    let flags =
+        ["--deadline", "3ms", "--on-late", &late, "--trigger", "output:^late", "--on-trigger", &trigger];
+    let said = wait(start(watch(&folder, &flags, &[path.to_str().unwrap(), "400", "own"])));
+    let Some(found) = triggers(&said) else { return };
+    let lines = |name: &str| fs::read_to_string(place(name)).unwrap_or_default();
+    let late = lines("late.txt");
+    assert!(!late.is_empty(), "{said:?}");
+    for line in late.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let above = words[1].parse::<u64>().is_ok_and(|latency_ns| latency_ns > 3_000_000);
+        assert!(words[0] == "control" && above && words.len() > 2, "{late}");
+    }
+    // Two triggers that come during an action have none of their own.
+    let done = lines("triggers.txt").lines().filter(|line| *line == "output:^late").count() as u64;
+    assert!(done >= 1 && done <= number(&found[0]["count"]), "{done} of {found:#?}");
+    let flags = ["--deadline", "3ms", "--on-late", "stop"];
+    let folder = crate::tool::folder();
+    let said = wait(start(watch(&folder, &flags, &[path.to_str().unwrap(), "100000", "own"])));
+    assert_eq!(said.code, Some(2), "{said:?}");
+}
+
+#[test]
 fn a_wrong_trigger_is_refused_before_anything_starts() {
     let cases = [
         ("output:late", "needs a program that the watch starts"),

@@ -47,7 +47,8 @@ codes! {
     /// A trace has more threads, texts, stacks or CPUs than fit in memory: the rest is only counted, not analysed.
     TraceBeyondMemory = "trace-beyond-memory";
     /// Records of watched tasks were lost: some activations (pieces of work) are missing or incomplete.
-    TaskRecordsLost = "task-records-lost", "watch fewer threads, or choose a smaller --worst";
+    TaskRecordsLost = "task-records-lost",
+        "watch fewer threads, choose a smaller --worst, or leave a CPU without watched threads, so that whylate can read the records in time";
     /// It is not certain where each piece of work (activation) of a watched task begins and ends: responses may be wrong.
     ActivationsUncertain = "activations-uncertain",
         "mark where the work begins and ends (--begin, --end), or count each period (--per-period) or each wake-up (--per-wakeup) as one piece of work";

@@ -151,7 +151,7 @@ fn rows(
             Statistic::Max => largest(&it.baseline).zip(largest(&it.cell)),
             _ => None,
         };
-        found.map_or_else(Cell::default, |it| reading::cell_with_reason(it, shown(it)))
+        found.map_or_else(Cell::default, |it| reading::cell_with_reason(it, shown(it), " repeat by repeat"))
     };
     // The figures behind the ratios, if there are any.
     let figure = |statistic: Statistic| {

@@ -115,7 +115,10 @@ fn late(run: &RunResult) -> (String, Tone) {
             "Not judged: no deadline is set (`whylate watch --deadline 1ms` sets one).".to_owned(),
             Tone::Plain,
         ),
-        _ => ("Not judged: the plan has no limit (`--set limit=100us` sets one).".to_owned(), Tone::Plain),
+        _ => (
+            "Not judged: no limit is set (`whylate run PLAN --set limit=100us` sets one).".to_owned(),
+            Tone::Plain,
+        ),
     }
 }
 
@@ -192,7 +195,8 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
             format!("Not known: no record explains the {spikes} of {name}.")
         }
         (true, false, false) => {
-            "Causes were not looked for; as root, `--set causes=true` looks for the cause of each spike."
+            "Causes were not looked for. To find the cause of each spike, use `--causes` with `whylate measure`, or \
+             `--set causes=true` with `whylate run`, as root."
                 .to_owned()
         }
     }

@@ -4,6 +4,7 @@ mod prometheus;
 mod view;
 
 use super::run::{Print, conclude, default_run_path, run_name};
+use crate::actions::Actions;
 use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
 use crate::live::LiveScreen;
@@ -21,7 +22,7 @@ use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TaskPlan, TracePla
 use whylate_core::result::{Cause, RunResult};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
-use whylate_runner::{Audience, Progress, RunOptions, Stage, TaskLine, TriggerLine, prepare};
+use whylate_runner::{Audience, Happened, Progress, RunOptions, Stage, TaskLine, TriggerLine, prepare};
 use whylate_store::{Keeping, RunInfo};
 
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
@@ -190,6 +191,7 @@ struct WatchScreen {
     /// Monitoring threads read it.
     tasks: SharedTasks,
     triggers: Option<TriggerLine>,
+    actions: Option<Actions>,
 }
 
 impl WatchScreen {
@@ -206,6 +208,8 @@ impl WatchScreen {
         // A program that is started here uses the same terminal.
         let is_quiet = printing.quiet || printing.json;
         let is_live = !is_quiet && arguments.command.is_empty() && LiveScreen::<WatchView>::is_possible();
+        let (late, triggers) = (&arguments.on_late, &arguments.on_trigger);
+        let actions = Actions::start(late, triggers, &asked_to_stop, is_live)?;
         let begin = || LiveScreen::start(WatchView::new(), asked_to_stop.clone());
         Ok(Self {
             live: is_live.then(begin).transpose().context("cannot draw on this terminal")?,
@@ -216,12 +220,16 @@ impl WatchScreen {
             begun: std::time::Instant::now(),
             tasks,
             triggers: None,
+            actions,
         })
     }
 
     fn finish(&mut self) {
         self.live = None;
         self.meter.finish();
+        if let Some(actions) = &mut self.actions {
+            actions.finish();
+        }
     }
 
     fn warn(&self, text: &str) {
@@ -264,6 +272,12 @@ impl Audience for WatchScreen {
 
     fn triggers(&mut self, triggers: &TriggerLine) {
         self.triggers = Some(triggers.clone());
+    }
+
+    fn happened(&mut self, happened: Happened) {
+        if let Some(actions) = &self.actions {
+            actions.take(happened);
+        }
     }
 
     fn lost(&mut self, warning: &Warning) {

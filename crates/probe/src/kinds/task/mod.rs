@@ -17,7 +17,7 @@ mod triggers;
 
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
-use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
+use crate::measure::{Elsewhere, Happened, Measuring, Observer, Outcome};
 use lanes::{Counted, Lanes, Of};
 use source::Source;
 use std::process::{Child, Command};
@@ -27,7 +27,7 @@ pub use triggers::send_trigger;
 use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::CauseKind;
+use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::collect;
 use whylate_host::{HostRoot, find_program, hotplug};
@@ -220,7 +220,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     let stopped = loop {
         std::thread::sleep(LOOK_EVERY);
         watching.look(observer)?;
-        watching.look_at_triggers(false)?;
+        watching.look_at_triggers(observer, false)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
@@ -239,7 +239,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             // The last activations have settled by then.
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
-            watching.look_at_triggers(true)?;
+            watching.look_at_triggers(observer, true)?;
             watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
@@ -301,12 +301,12 @@ impl Watching {
     }
 
     /// Counts the triggers that came, and explains those whose activations have ended; all of them if the watch `is_over`.
-    fn look_at_triggers(&mut self, is_over: bool) -> Result<(), ProbeError> {
+    fn look_at_triggers(&mut self, observer: &mut dyn Observer, is_over: bool) -> Result<(), ProbeError> {
         let Some(triggers) = &mut self.triggers else { return Ok(()) };
         if is_over {
             triggers.wait_for_output();
         }
-        triggers.look(&mut self.watch, &mut self.lanes, is_over)
+        triggers.look(&mut self.watch, &mut self.lanes, observer, is_over)
     }
 
     fn tell(&mut self, observer: &mut dyn Observer) {
@@ -374,6 +374,14 @@ impl Watching {
             self.watch.divide_own_work()?;
         }
         for ((of, counted, activation), explained) in wanted.iter().zip(explained) {
+            if *of == Of::Response && is_late(activation) {
+                observer.happened(Happened::Late {
+                    thread: self.lanes.name(*counted).to_owned(),
+                    pid: activation.thread.pid,
+                    latency_ns: activation.response_ns(),
+                    cause: explained.causes.first().map(Cause::sentence),
+                });
+            }
             self.lanes.explain(*of, *counted, activation, explained);
         }
         Ok(())

@@ -19,7 +19,7 @@ pub use socket::send_trigger;
 use super::lanes::Lanes;
 use super::source::Source;
 use crate::error::ProbeError;
-use crate::measure::TriggerLine;
+use crate::measure::{Happened, Observer, TriggerLine};
 use inbox::{Come, Inbox, Teller, Watcher};
 use lines::{Rule, TriggerLines, regex};
 use moments::{MomentCandidate, Moments, TriggerGroup, choose};
@@ -35,6 +35,8 @@ use whylate_sys::clock;
 /// How long the rest of a program's output may take after its end; processes that it leaves behind may keep the output open.
 const OUTPUT_END: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(2);
+/// The most triggers of one look that are passed on at once.
+const HAPPENED_MAX: usize = 8;
 
 /// The triggers of a watch.
 pub(super) struct Triggers {
@@ -161,19 +163,21 @@ impl Triggers {
         Ok(())
     }
 
-    /// Takes what the programs in the kernel saw; those that were too close to another one are only counted.
-    fn look_in_kernel(&mut self, watch: &mut Source, is_over: bool) {
+    /// What the programs in the kernel saw; those that were too close to another one are only counted.
+    fn look_in_kernel(&mut self, watch: &mut Source, is_over: bool) -> Vec<Come> {
+        let mut come = Vec::new();
         for triggered in watch.triggered() {
             let Some(of) = self.of_kernel.iter_mut().find(|of| of.rule == triggered.rule) else { continue };
             let (at_ns, trigger) = (triggered.at_ns, of.trigger);
             of.count(triggered.count.saturating_sub(1), &mut self.records[trigger]);
             of.seen += 1;
             let text = Some(format!("thread {}", inbox::short(&triggered.command)));
-            self.moments.take(Come { at_ns, trigger, text }, &mut self.records[trigger]);
+            come.push(Come { at_ns, trigger, text });
         }
         for of in self.of_kernel.iter_mut().filter(|_| is_over) {
             of.count(watch.trigger_count(of.rule), &mut self.records[of.trigger]);
         }
+        come
     }
 
     /// Reads the output of the program that this command starts, if a trigger needs it.
@@ -202,14 +206,20 @@ impl Triggers {
         &mut self,
         watch: &mut Source,
         lanes: &mut Lanes,
+        observer: &mut dyn Observer,
         is_over: bool,
     ) -> Result<(), ProbeError> {
         let before = self.counts();
-        for come in self.inbox.take(&mut self.records) {
-            let trigger = come.trigger;
-            self.moments.take(come, &mut self.records[trigger]);
+        let mut all = self.inbox.take(&mut self.records);
+        all.extend(self.look_in_kernel(watch, is_over));
+        for (nth, come) in all.into_iter().enumerate() {
+            if nth < HAPPENED_MAX {
+                let (trigger, text) = (self.given[come.trigger].clone(), come.text.clone());
+                observer.happened(Happened::Trigger { trigger, text });
+            }
+            let record = &mut self.records[come.trigger];
+            self.moments.take(come, record);
         }
-        self.look_in_kernel(watch, is_over);
         let now = self.counts();
         self.line.count += now.0 - before.0;
         self.unexplained += now.1 - before.1;
