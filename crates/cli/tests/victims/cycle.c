@@ -297,11 +297,12 @@ static void in_the_middle(void)
 	if (is_middle("write") && write(full[1], bytes, sizeof(bytes)) < 0)
 		return;
 	if (asks) {
-		int was = 0;
+		/* It has the lock before the victim continues; the victim does not sleep for this. If other programs keep the
+		 * holder off its CPU, the victim goes on. */
+		long long until_ns = now_ns() + 200000000;
 
-		/* It has the lock before the victim continues; the victim does not sleep for this. */
 		sem_post(&asked);
-		while (sem_trywait(&held) && was++ < 100000000)
+		while (sem_trywait(&held) && now_ns() < until_ns)
 			sched_yield();
 	}
 	if (is_middle("rwlock")) {

@@ -209,7 +209,10 @@ impl<'p> Html<'p> {
             _ if is_folded => (FOLDED, FOLDED_MEANING, "</div></details>\n"),
             _ => ("<article>\n<h3>", "<span class=\"meaning\">{}</span></h3>\n", "</article>\n"),
         };
-        self.fill(begin, &[&anchor]).words(&Text::from(&*section.title)).fill(meaning, &[section.meaning]);
+        self.fill(begin, &[&anchor]).words(&Text::from(&*section.title));
+        if let Some((before, after)) = meaning.split_once("{}") {
+            self.raw(before).words(&Text::from(section.meaning)).raw(after);
+        }
         let level = level + usize::from(!section.title.is_empty());
         section.blocks.iter().for_each(|block| self.block(block, level));
         self.raw(end);
