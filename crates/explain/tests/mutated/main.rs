@@ -17,6 +17,7 @@ use damage::{Damage, Mutated, Random};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use truth::Truth;
+use whylate_core::WarningCode;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_explain::{Export, Options, TaskChoice, explain, export};
 use whylate_testing::{Need, excerpts, skip};
@@ -201,6 +202,7 @@ struct Accused {
     actors: BTreeSet<String>,
     longest_ns: u64,
     tasks: BTreeSet<u32>,
+    contradicts_itself: bool,
 }
 
 fn accused(text: &[u8], threshold_ns: Option<u64>, task: Option<u32>, sure: f64) -> Option<Accused> {
@@ -210,6 +212,9 @@ fn accused(text: &[u8], threshold_ns: Option<u64>, task: Option<u32>, sure: f64)
     let result = explain(reader.as_mut(), &options).ok()?;
     let stated = reader.info().facts.latency_ns.unwrap_or(0);
     let mut accused = Accused { longest_ns: stated, ..Accused::default() };
+    // Its lines and its header do not fit together: an excerpt has only one of both.
+    accused.contradicts_itself =
+        result.warnings.iter().any(|warning| warning.code == WarningCode::ContradictoryTrace);
     for spike in &result.spikes {
         accused.longest_ns = accused.longest_ns.max(spike.latency_ns);
         accused.tasks.extend(spike.pid);
@@ -253,6 +258,7 @@ fn excerpts_of_texts_name_no_other_actor() {
             let is_ordered = !excerpt.is_reordered && !excerpt.is_doubled && !has_holes;
             let longest_ns = least.longest_ns.max(usual.longest_ns);
             let is_longer = is_ordered
+                && !usual.contradicts_itself
                 && found.longest_ns > longest_ns
                 && !of_tasks().any(|whole| whole.longest_ns >= found.longest_ns);
             if !others.is_empty() || is_longer {
