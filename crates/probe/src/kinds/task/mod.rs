@@ -6,6 +6,7 @@
 //! With marks in the plan, an activation lasts from one mark to the other, and every sleep between them is in the middle of
 //! its work.
 
+mod chains;
 mod deadlines;
 mod lane;
 mod lanes;
@@ -18,8 +19,9 @@ mod triggers;
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
+use chains::Chains;
 use lanes::{Counted, Lanes, Of};
-use source::Source;
+use source::{Kept, Source};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use triggers::Triggers;
@@ -124,6 +126,10 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
     plan.marks().map_err(|error| ProbeError::Failed(error.to_string()))
 }
 
+fn kept(plan: &TaskPlan) -> Kept {
+    Kept { ns: triggers::keep_ns(plan).max(chains::keep_ns(plan)), every_switch: !plan.chains.is_empty() }
+}
+
 /// Checks that what a plan wants to watch exists, if it has to exist at the start: its process, its control group, its
 /// program.
 ///
@@ -132,6 +138,7 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
 pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     target(plan, host)?;
     triggers::check(plan)?;
+    chains::check(plan)?;
     for mark in marks(plan)?.iter().flatten() {
         place_of(mark).map_err(ProbeError::Failed)?;
     }
@@ -171,9 +178,10 @@ pub fn try_to_watch(
         facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
-        triggers::keep_ns(plan),
+        kept(plan),
     )?;
     triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))?;
+    Chains::start(plan, &mut source)?;
     if plan.audit { source.audit() } else { Ok(()) }
 }
 
@@ -191,7 +199,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         &facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
-        triggers::keep_ns(plan),
+        kept(plan),
     )?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
@@ -204,12 +212,14 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         unended: 0,
         clock_jumps: 0,
         triggers: Triggers::start(plan)?,
+        chains: None,
     };
     watching.watch.keep_stacks(STACK_MIN_NS);
     watching.watch.divide_above(watching.divided_above_ns());
     if let Some(triggers) = &mut watching.triggers {
         triggers.wait_in_kernel(plan, &mut watching.watch)?;
     }
+    watching.chains = Chains::start(plan, &mut watching.watch)?;
     if plan.audit {
         watching.watch.audit()?;
     }
@@ -221,6 +231,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         std::thread::sleep(LOOK_EVERY);
         watching.look(observer)?;
         watching.look_at_triggers(false)?;
+        watching.look_at_chains(false)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
@@ -240,6 +251,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
             watching.look_at_triggers(true)?;
+            watching.look_at_chains(true)?;
             watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
@@ -250,6 +262,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
             batch.triggers = watching.triggers.as_mut().map(Triggers::take).unwrap_or_default();
+            batch.chains = watching.chains.as_mut().map(Chains::take_records).unwrap_or_default();
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
@@ -277,6 +290,7 @@ struct Watching {
     unended: u64,
     clock_jumps: u64,
     triggers: Option<Triggers>,
+    chains: Option<Chains>,
 }
 
 impl Watching {
@@ -307,6 +321,11 @@ impl Watching {
             triggers.wait_for_output();
         }
         triggers.look(&mut self.watch, &mut self.lanes, is_over)
+    }
+
+    /// Counts the instances of chains that ended, and explains the worst; all of them if the watch `is_over`.
+    fn look_at_chains(&mut self, is_over: bool) -> Result<(), ProbeError> {
+        self.chains.as_mut().map_or(Ok(()), |chains| chains.look(&mut self.watch, &mut self.lanes, is_over))
     }
 
     fn tell(&mut self, observer: &mut dyn Observer) {
