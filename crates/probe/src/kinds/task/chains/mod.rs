@@ -5,7 +5,7 @@
 
 mod join;
 
-pub(super) use join::Instance;
+pub(in crate::kinds::task) use join::Instance;
 
 use super::lanes::Lanes;
 use super::source::Source;
