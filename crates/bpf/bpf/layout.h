@@ -624,7 +624,7 @@ struct stretch {
 			u32 audited_detail;
 			u32 audited_unused;
 		};
-		/* Of TASK_PASS: the operand's value, whether there is one, and what follows the compared text. */
+		/* TASK_PASS has the operand's value, whether there is one, and what follows the compared text. */
 		struct {
 			s64 pass_value;
 			u64 pass_has_value;

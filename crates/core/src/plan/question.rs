@@ -1,6 +1,6 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
-use super::{CellPlan, Chain, Judged, ProbeFacts, ProbePlan, TaskPlan};
+use super::{CellPlan, Chain, ChainPlan, Judged, ProbeFacts, ProbePlan, TaskPlan};
 use crate::plan::Plan;
 use crate::units::{Nanos, as_text};
 use crate::words::words;
@@ -224,21 +224,26 @@ impl Plan {
         self.tasks().filter_map(|task| task.deadline).min()
     }
 
+    /// The chains that it watches.
+    pub fn chains(&self) -> impl Iterator<Item = &ChainPlan> {
+        self.tasks().flat_map(|task| &task.chains)
+    }
+
     /// The longest deadline of its chains.
     pub fn chain_deadline(&self) -> Option<Nanos> {
-        self.tasks().flat_map(|task| &task.chains).filter_map(|chain| chain.deadline).max()
+        self.chains().filter_map(|chain| chain.deadline).max()
     }
 
     /// The deadline of the chain whose latencies that series has.
     pub fn deadline_of_chain(&self, series: &str) -> Option<Nanos> {
         let name = Chain::of_series(series)?;
-        self.tasks().flat_map(|task| &task.chains).find(|chain| chain.name == name)?.deadline
+        self.chains().find(|chain| chain.name == name)?.deadline
     }
 
     /// Whether a series has the latencies of one of its chains.
     pub fn is_chain(&self, series: &str) -> bool {
         let name = Chain::of_series(series);
-        self.tasks().flat_map(|task| &task.chains).any(|chain| Some(chain.name.as_str()) == name)
+        self.chains().any(|chain| Some(chain.name.as_str()) == name)
     }
 
     /// Whether it watches tasks and measures nothing itself.

@@ -27,7 +27,7 @@ const SHORT_PART: u64 = 2_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     pub begin_ns: u64,
-    /// The thread that passed the begin.
+    /// The thread that began it.
     pub begin_thread: u32,
     pub end_ns: u64,
     pub end_thread: u32,
@@ -40,7 +40,7 @@ pub struct Ends {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     pub parts: Vec<ChainPart>,
-    /// Whether the wake-ups lead back to the thread that passed the begin.
+    /// Whether the wake-ups lead back to the thread that began it.
     pub is_whole: bool,
 }
 
@@ -56,7 +56,7 @@ struct Run<'r> {
 }
 
 #[derive(Clone, Copy)]
-struct Wake<'r> {
+struct PathWake<'r> {
     at_ns: u64,
     cpu: CpuId,
     waker: &'r Waker,
@@ -64,7 +64,7 @@ struct Wake<'r> {
 
 /// A thread that is known to run at a moment.
 #[derive(Clone)]
-struct Place {
+struct Runner {
     pid: u32,
     command: String,
     cpu: CpuId,
@@ -79,14 +79,14 @@ pub struct Paths<'r> {
     runs: BTreeMap<u32, Vec<Run<'r>>>,
     of_cpu: BTreeMap<CpuId, Vec<Run<'r>>>,
     /// In the order of time.
-    wakes: BTreeMap<u32, Vec<Wake<'r>>>,
+    wakes: BTreeMap<u32, Vec<PathWake<'r>>>,
 }
 
 /// The search for one path.
 struct Search<'p, 'r> {
     all: &'p Paths<'r>,
     ends: &'p Ends,
-    /// Threads and moments that did not lead to the begin.
+    /// Threads and moments that did not lead back.
     tried: BTreeSet<(u32, u64)>,
     left: usize,
 }
@@ -95,7 +95,7 @@ impl<'r> Paths<'r> {
     pub fn new(recordings: &'r BTreeMap<CpuId, Recording>, surroundings: &'r Surroundings) -> Self {
         let (mut runs, mut of_cpu): (BTreeMap<u32, Vec<Run<'r>>>, BTreeMap<CpuId, Vec<Run<'r>>>) =
             Default::default();
-        let mut wakes: BTreeMap<u32, Vec<Wake<'r>>> = BTreeMap::new();
+        let mut wakes: BTreeMap<u32, Vec<PathWake<'r>>> = BTreeMap::new();
         for (cpu, recording) in recordings {
             for segment in &recording.segments {
                 let (from_ns, to_ns, cpu) = (segment.from_ns, segment.to_ns, *cpu);
@@ -108,11 +108,15 @@ impl<'r> Paths<'r> {
                         of_cpu.entry(cpu).or_default().push(run);
                     }
                     Activity::Waking { pid, waker } => {
-                        wakes.entry(*pid).or_default().push(Wake { at_ns: to_ns, cpu, waker });
+                        wakes.entry(*pid).or_default().push(PathWake { at_ns: to_ns, cpu, waker });
                     }
                     // A watched thread that its timer woke has no other record.
                     Activity::Timer { pid, .. } => {
-                        wakes.entry(*pid).or_default().push(Wake { at_ns: to_ns, cpu, waker: &Waker::Timer });
+                        wakes.entry(*pid).or_default().push(PathWake {
+                            at_ns: to_ns,
+                            cpu,
+                            waker: &Waker::Timer,
+                        });
                     }
                     _ => {}
                 }
@@ -125,7 +129,7 @@ impl<'r> Paths<'r> {
 
     /// Where the time of an instance went.
     pub fn path(&self, ends: &Ends) -> Path {
-        let place = Place {
+        let place = Runner {
             pid: ends.end_thread,
             command: ends.end_command.clone(),
             cpu: ends.end_cpu,
@@ -142,7 +146,7 @@ impl<'r> Paths<'r> {
     }
 
     /// The last wake-up of a thread up to that moment and after the other, at which it slept.
-    fn last_wake(&self, pid: u32, after_ns: u64, until_ns: u64) -> Option<Wake<'r>> {
+    fn last_wake(&self, pid: u32, after_ns: u64, until_ns: u64) -> Option<PathWake<'r>> {
         let wakes = self.wakes.get(&pid)?;
         let to = wakes.partition_point(|wake| wake.at_ns <= until_ns);
         let of_time = wakes[..to].iter().rev().take_while(|wake| wake.at_ns > after_ns);
@@ -176,7 +180,7 @@ impl<'r> Paths<'r> {
     }
 
     /// Since when a thread has had the CPU on which it still ran when the records were read.
-    fn runs_since(&self, place: &Place, least_ns: u64) -> u64 {
+    fn runs_since(&self, place: &Runner, least_ns: u64) -> u64 {
         let all = self.of_cpu.get(&place.cpu).map(Vec::as_slice).unwrap_or_default();
         let before = all.partition_point(|run| run.to_ns <= place.at_ns);
         let other = all[..before].iter().rev().find(|run| run.pid != place.pid);
@@ -190,7 +194,7 @@ impl<'r> Paths<'r> {
     }
 
     /// The interrupt that woke a thread.
-    fn interrupt(&self, wake: &Wake<'_>) -> Option<String> {
+    fn interrupt(&self, wake: &PathWake<'_>) -> Option<String> {
         let segments = &self.recordings.get(&wake.cpu)?.segments;
         let covers = segments.iter().filter(|segment| {
             segment.what.is_interrupt() && segment.from_ns <= wake.at_ns && wake.at_ns <= segment.to_ns
@@ -225,8 +229,8 @@ impl<'r> Paths<'r> {
 }
 
 impl<'r> Search<'_, 'r> {
-    /// What led to the moment at which a thread ran, back to the begin.
-    fn back(&mut self, place: &Place) -> Path {
+    /// What led to the moment at which a thread ran, back to its begin.
+    fn back(&mut self, place: &Runner) -> Path {
         let begin_ns = self.ends.begin_ns;
         if place.at_ns <= begin_ns {
             return Path { parts: Vec::new(), is_whole: place.pid == self.ends.begin_thread };
@@ -249,12 +253,12 @@ impl<'r> Search<'_, 'r> {
     }
 
     /// What led to a wake-up of a thread.
-    fn before(&mut self, place: &Place, wake: &Wake<'r>) -> Path {
+    fn before(&mut self, place: &Runner, wake: &PathWake<'r>) -> Path {
         let begin_ns = self.ends.begin_ns;
         let slept = self.all.fell_asleep(place.pid, wake.at_ns).filter(|run| run.to_ns > begin_ns);
         let through_waker = match wake.waker {
             Waker::Thread(pid, command) => {
-                let waker = Place { pid: *pid, command: command.clone(), cpu: wake.cpu, at_ns: wake.at_ns };
+                let waker = Runner { pid: *pid, command: command.clone(), cpu: wake.cpu, at_ns: wake.at_ns };
                 let path = self.back(&waker);
                 if path.is_whole || slept.is_none() {
                     return path;
@@ -274,7 +278,7 @@ impl<'r> Search<'_, 'r> {
             Waker::Unknown => {}
         }
         let mut own = match slept {
-            Some(run) => self.back(&Place { cpu: run.cpu, at_ns: asleep_ns, ..place.clone() }),
+            Some(run) => self.back(&Runner { cpu: run.cpu, at_ns: asleep_ns, ..place.clone() }),
             None => Path { parts: Vec::new(), is_whole: place.pid == self.ends.begin_thread },
         };
         match through_waker {
@@ -287,7 +291,7 @@ impl<'r> Search<'_, 'r> {
     }
 
     /// What a thread did from a moment on, without a sleep, until it is known to run; `is_woken`: it was woken then.
-    fn awake(&self, place: &Place, from_ns: u64, is_woken: bool) -> Vec<ChainPart> {
+    fn awake(&self, place: &Runner, from_ns: u64, is_woken: bool) -> Vec<ChainPart> {
         let runs = self.all.runs_of(place.pid);
         let first = runs.partition_point(|run| run.to_ns <= from_ns);
         let of_time = runs[first..].iter().take_while(|run| run.from_ns < place.at_ns);
@@ -319,7 +323,7 @@ impl<'r> Search<'_, 'r> {
     /// The time between two runs of a thread that did not sleep.
     fn gap(
         &self,
-        place: &Place,
+        place: &Runner,
         from_ns: u64,
         to_ns: u64,
         cpu: CpuId,
@@ -342,7 +346,7 @@ impl<'r> Search<'_, 'r> {
     }
 
     /// A run, divided by long interrupts.
-    fn running(&self, place: &Place, from_ns: u64, to_ns: u64, cpu: CpuId) -> Vec<ChainPart> {
+    fn running(&self, place: &Runner, from_ns: u64, to_ns: u64, cpu: CpuId) -> Vec<ChainPart> {
         let on = |what, from_ns, to_ns| ChainPart { cpu: Some(cpu), ..part(place, what, from_ns, to_ns) };
         let mut parts = Vec::new();
         let mut cursor_ns = from_ns;
@@ -356,7 +360,7 @@ impl<'r> Search<'_, 'r> {
     }
 }
 
-fn part(place: &Place, what: Does, from_ns: u64, to_ns: u64) -> ChainPart {
+fn part(place: &Runner, what: Does, from_ns: u64, to_ns: u64) -> ChainPart {
     ChainPart { thread: place.command.clone(), pid: place.pid, what, from_ns, to_ns, ..ChainPart::default() }
 }
 
@@ -380,8 +384,8 @@ fn joined(parts: Vec<ChainPart>, latency_ns: u64) -> Vec<ChainPart> {
 
 /// The causes of an instance's latency, the largest share first, never empty. `is_uncertain`: its begin may be another one.
 pub fn path_causes(path: &Path, is_uncertain: bool) -> Vec<Cause> {
-    type Who<'p> = (&'static str, Option<&'p str>, Option<u32>);
-    let mut groups: BTreeMap<Who<'_>, (Kind, Vec<&ChainPart>)> = BTreeMap::new();
+    type Culprit<'p> = (&'static str, Option<&'p str>, Option<u32>);
+    let mut groups: BTreeMap<Culprit<'_>, (Kind, Vec<&ChainPart>)> = BTreeMap::new();
     for part in &path.parts {
         let (kind, actor, pid) = match part.what {
             Does::Running => (Kind::OwnWork, Some(part.thread.as_str()), Some(part.pid)),
@@ -396,7 +400,7 @@ pub fn path_causes(path: &Path, is_uncertain: bool) -> Vec<Cause> {
         groups.entry((kind.name(), actor, pid)).or_insert_with(|| (kind, Vec::new())).1.push(part);
     }
     let whole_ns: u64 = path.parts.iter().map(ChainPart::length_ns).sum();
-    let cause = |((_, actor, pid), (kind, parts)): (Who<'_>, (Kind, Vec<&ChainPart>))| {
+    let cause = |((_, actor, pid), (kind, parts)): (Culprit<'_>, (Kind, Vec<&ChainPart>))| {
         let took_ns: u64 = parts.iter().map(|part| part.length_ns()).sum();
         let mut cause = Cause {
             from_ns: parts.first().map(|part| part.from_ns),
@@ -411,13 +415,11 @@ pub fn path_causes(path: &Path, is_uncertain: bool) -> Vec<Cause> {
         cause.confidence = Some(if path.is_whole && !is_uncertain { SHOWN } else { POSSIBLE });
         cause.evidence = evidence(&parts, took_ns);
         if !path.is_whole {
-            cause
-                .evidence
-                .push("the wake-ups do not lead back to the thread that passed the begin".to_owned());
+            cause.evidence.push("the wake-ups do not lead back to the thread that began it".to_owned());
         }
         if is_uncertain {
             cause.evidence.push(
-                "instances overlapped without a value, so the begin may belong to another end".to_owned(),
+                "instances overlapped without a value, so a begin may belong to another end".to_owned(),
             );
         }
         cause
@@ -484,7 +486,7 @@ mod tests {
         Segment { from_ns: segment.from_ns * 1_000, to_ns: segment.to_ns * 1_000, ..segment }
     }
 
-    fn told(path: &Path) -> Vec<(&str, &str, u64, u64, Option<&str>)> {
+    fn steps(path: &Path) -> Vec<(&str, &str, u64, u64, Option<&str>)> {
         let part = |part: &ChainPart| (part.from_ns / 1_000, part.to_ns / 1_000);
         path.parts
             .iter()
@@ -522,7 +524,7 @@ mod tests {
         let ends = ends(100, 950);
         let path = Paths::new(&recordings, &surroundings).path(&ends);
         assert_eq!(
-            told(&path),
+            steps(&path),
             [
                 ("first", "runs", 100, 150, None),
                 ("middle", "waits_for_cpu", 150, 200, Some("make")),
@@ -559,9 +561,9 @@ mod tests {
         let ends = ends(100, 1_400);
         let path = Paths::new(&recordings, &Surroundings::default()).path(&ends);
         assert!(path.is_whole && is_contiguous(&path, &ends), "{path:#?}");
-        let told = told(&path);
-        assert_eq!(told[6], ("last", "runs", 920, 1_000, None));
-        assert_eq!(told[7], ("last", "waits_for_thread", 1_000, 1_300, Some("logger")));
+        let steps = steps(&path);
+        assert_eq!(steps[6], ("last", "runs", 920, 1_000, None));
+        assert_eq!(steps[7], ("last", "waits_for_thread", 1_000, 1_300, Some("logger")));
     }
 
     #[test]
@@ -577,9 +579,9 @@ mod tests {
         let ends = ends(100, 850);
         let path = Paths::new(&recordings, &Surroundings::default()).path(&ends);
         assert!(path.is_whole && is_contiguous(&path, &ends), "{path:#?}");
-        let told = told(&path);
+        let steps = steps(&path);
         assert_eq!(
-            told[..2],
+            steps[..2],
             [("first", "runs", 100, 200, None), ("first", "waits_for_timer", 200, 700, None)]
         );
         assert_eq!(path_causes(&path, false)[0].kind, Kind::Wait);
@@ -595,7 +597,7 @@ mod tests {
         let ends = ends(100, 950);
         let path = Paths::new(&recordings, &Surroundings::default()).path(&ends);
         assert!(!path.is_whole && is_contiguous(&path, &ends), "{path:#?}");
-        assert_eq!(told(&path)[0], ("middle", "unknown", 100, 500, None));
+        assert_eq!(steps(&path)[0], ("middle", "unknown", 100, 500, None));
         let causes = path_causes(&path, false);
         assert_eq!(causes.iter().filter(|it| it.kind == Kind::Unattributed).count(), 1);
         assert!(causes.iter().all(|it| it.confidence.is_none_or(|sure| sure < 0.7)));
@@ -609,7 +611,7 @@ mod tests {
         of_cpus[1].pop();
         let recordings = recordings(of_cpus);
         let path = Paths::new(&recordings, &Surroundings::default()).path(&ends(100, 950));
-        assert_eq!(told(&path).last(), Some(&("last", "runs", 910, 950, None)));
+        assert_eq!(steps(&path).last(), Some(&("last", "runs", 910, 950, None)));
     }
 
     #[test]

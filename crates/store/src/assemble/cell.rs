@@ -2,7 +2,7 @@
 
 use super::Taken;
 use super::causes::Causes;
-use super::chains::Chains;
+use super::chains::ChainSums;
 use super::hours::Hours;
 use super::noise::NoiseData;
 use super::shape::{Shapes, is_of_user};
@@ -61,7 +61,7 @@ pub(super) struct CellData {
     /// How many runs a thread had in each repeat.
     audited_runs: BTreeMap<(String, CpuId, u32), u64>,
     triggers: Triggers,
-    chains: Chains,
+    chains: ChainSums,
     pub(super) causes: Causes,
     hours: Hours,
     /// What the hypervisor and the firmware took of the samples of a series, by repeat.

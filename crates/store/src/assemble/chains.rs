@@ -5,12 +5,12 @@ use whylate_core::plan::Chain;
 use whylate_core::result::{ChainPath, ChainRecord, ChainResult, CpuResult};
 
 #[derive(Default)]
-pub(super) struct Chains {
+pub(super) struct ChainSums {
     /// By probe, in the order of their arrival.
     of_probe: BTreeMap<String, Vec<ChainResult>>,
 }
 
-impl Chains {
+impl ChainSums {
     fn of(&mut self, probe: &str, name: &str) -> &mut ChainResult {
         let all = self.of_probe.entry(probe.to_owned()).or_default();
         let nth = all.iter().position(|it| it.record.name == name).unwrap_or_else(|| {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn a_chain_has_its_counts_its_quantiles_and_its_longest_path() {
-        let mut chains = Chains::default();
+        let mut chains = ChainSums::default();
         let record = |instances| ChainRecord {
             name: "frame".to_owned(),
             instances,

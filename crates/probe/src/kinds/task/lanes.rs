@@ -1,6 +1,5 @@
 //! The results of all watched threads, each in its lane.
 
-use super::chains::Instance;
 use super::deadlines::KernelDeadlines;
 use super::lane::{Lane, PARTS};
 use super::{NAMED_MAX, spike};
@@ -31,6 +30,22 @@ pub(super) enum Of {
     Response,
     /// From being due to running.
     Wakeup,
+}
+
+/// An instance of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChainSample {
+    pub(super) begin_ns: u64,
+    pub(super) at_ns: u64,
+    /// Where it ended.
+    pub(super) cpu: CpuId,
+    pub(super) is_late: bool,
+}
+
+impl ChainSample {
+    pub(super) fn latency_ns(&self) -> u64 {
+        self.at_ns.saturating_sub(self.begin_ns)
+    }
 }
 
 /// All threads.
@@ -129,14 +144,14 @@ impl Lanes {
     }
 
     /// Counts an instance of the chain `nth`; returns its number if it is to be explained.
-    pub(super) fn add_instance(&mut self, nth: usize, series: &str, instance: &Instance) -> Option<u64> {
+    pub(super) fn add_instance(&mut self, nth: usize, series: &str, instance: &ChainSample) -> Option<u64> {
         let number = self.activations;
         self.activations += 1;
-        let (latency_ns, home) = (instance.latency_ns(), instance.end.cpu);
+        let (latency_ns, home) = (instance.latency_ns(), instance.cpu);
         let new = || Lane::new(series.to_owned(), home, 0, self.worst);
         let lane = self.chains.entry(nth).or_insert_with(new);
         lane.count_instance(latency_ns, instance.is_late);
-        let hour = instance.end.at_ns.saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
+        let hour = instance.at_ns.saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
         (lane.is_worst((latency_ns, number), hour) || instance.is_late).then_some(number)
     }
 
@@ -145,13 +160,13 @@ impl Lanes {
         &mut self,
         nth: usize,
         number: u64,
-        instance: &Instance,
+        instance: &ChainSample,
         parts: &[ChainPart],
         causes: Vec<Cause>,
     ) {
         let Some(lane) = self.chains.get_mut(&nth) else { return };
-        let (at_ns, latency_ns, cpu) = (instance.end.at_ns, instance.latency_ns(), lane.home);
-        lane.show(spike::of_chain(instance.begin.at_ns, latency_ns, parts, causes.clone()));
+        let (at_ns, latency_ns, cpu) = (instance.at_ns, instance.latency_ns(), lane.home);
+        lane.show(spike::of_chain(instance.begin_ns, latency_ns, parts, causes.clone()));
         let series = Some(lane.name.clone());
         self.spikes.push(SpikeRecord { cpu, series: series.clone(), at_ns, latency_ns, sample: number });
         self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost: 0 });

@@ -19,9 +19,9 @@ mod triggers;
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Measuring, Observer, Outcome};
-use chains::Chains;
+use chains::ChainWatch;
 use lanes::{Counted, Lanes, Of};
-use source::{Kept, Source};
+use source::{KeptRecords, Source};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use triggers::Triggers;
@@ -126,8 +126,11 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
     plan.marks().map_err(|error| ProbeError::Failed(error.to_string()))
 }
 
-fn kept(plan: &TaskPlan) -> Kept {
-    Kept { ns: triggers::keep_ns(plan).max(chains::keep_ns(plan)), every_switch: !plan.chains.is_empty() }
+fn kept(plan: &TaskPlan) -> KeptRecords {
+    KeptRecords {
+        ns: triggers::keep_ns(plan).max(chains::keep_ns(plan)),
+        every_switch: !plan.chains.is_empty(),
+    }
 }
 
 /// Checks that what a plan wants to watch exists, if it has to exist at the start: its process, its control group, its
@@ -181,7 +184,7 @@ pub fn try_to_watch(
         kept(plan),
     )?;
     triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))?;
-    Chains::start(plan, &mut source)?;
+    ChainWatch::start(plan, &mut source)?;
     if plan.audit { source.audit() } else { Ok(()) }
 }
 
@@ -219,7 +222,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     if let Some(triggers) = &mut watching.triggers {
         triggers.wait_in_kernel(plan, &mut watching.watch)?;
     }
-    watching.chains = Chains::start(plan, &mut watching.watch)?;
+    watching.chains = ChainWatch::start(plan, &mut watching.watch)?;
     if plan.audit {
         watching.watch.audit()?;
     }
@@ -262,7 +265,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
             batch.triggers = watching.triggers.as_mut().map(Triggers::take).unwrap_or_default();
-            batch.chains = watching.chains.as_mut().map(Chains::take_records).unwrap_or_default();
+            batch.chains = watching.chains.as_mut().map(ChainWatch::take_records).unwrap_or_default();
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
@@ -290,7 +293,7 @@ struct Watching {
     unended: u64,
     clock_jumps: u64,
     triggers: Option<Triggers>,
-    chains: Option<Chains>,
+    chains: Option<ChainWatch>,
 }
 
 impl Watching {

@@ -21,7 +21,7 @@ const WITHOUT_PROGRAMS: &str = "latencies begin when a thread first runs after a
 
 /// What the kernel's records have to show.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct KeptRecords {
     /// How far back they go.
     pub(super) ns: u64,
     /// Also threads that are not watched.
@@ -47,7 +47,7 @@ impl Source {
         facts: &Facts,
         marks: Option<&[Mark; 2]>,
         per: Per,
-        kept: Kept,
+        kept: KeptRecords,
     ) -> Result<Self, ProbeError> {
         let by = match per {
             Per::Rhythm => Activations::ByRhythm,

@@ -15,22 +15,22 @@ const SETTLED_NS: u64 = 60_000_000;
 
 /// An instance of a chain that ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::kinds::task) struct Instance {
-    pub(in crate::kinds::task) begin: Passed,
-    pub(in crate::kinds::task) end: Passed,
+pub(super) struct Instance {
+    pub(super) begin: Passed,
+    pub(super) end: Passed,
     /// Others overlapped with it, and no value joins begin and end.
-    pub(in crate::kinds::task) is_uncertain: bool,
-    pub(in crate::kinds::task) is_late: bool,
+    pub(super) is_uncertain: bool,
+    pub(super) is_late: bool,
 }
 
 impl Instance {
-    pub(in crate::kinds::task) fn latency_ns(&self) -> u64 {
+    pub(super) fn latency_ns(&self) -> u64 {
         self.end.at_ns.saturating_sub(self.begin.at_ns)
     }
 }
 
 /// The begins of one chain that wait for their ends.
-pub(in crate::kinds::task) struct Joiner {
+pub(super) struct Joiner {
     has_values: bool,
     deadline_ns: Option<u64>,
     /// In the order of time.
@@ -39,11 +39,11 @@ pub(in crate::kinds::task) struct Joiner {
     newest_ended_ns: u64,
     latencies: Histogram,
     /// Since the last stored interval.
-    pub(in crate::kinds::task) record: ChainRecord,
+    pub(super) record: ChainRecord,
 }
 
 impl Joiner {
-    pub(in crate::kinds::task) fn new(name: &str, has_values: bool, deadline_ns: Option<u64>) -> Self {
+    pub(super) fn new(name: &str, has_values: bool, deadline_ns: Option<u64>) -> Self {
         let record = ChainRecord { name: name.to_owned(), deadline_ns, ..ChainRecord::default() };
         Self {
             has_values,
@@ -55,8 +55,8 @@ impl Joiner {
         }
     }
 
-    /// A thread passed the begin.
-    pub(in crate::kinds::task) fn begin(&mut self, mut pass: Passed) {
+    /// A thread passed the first mark.
+    pub(super) fn begin(&mut self, mut pass: Passed) {
         self.normalise(&mut pass);
         // A value that comes again belongs to a new instance.
         if pass.value.is_some() {
@@ -71,8 +71,8 @@ impl Joiner {
         self.open.push_back(pass);
     }
 
-    /// A thread passed the end; the instance that ended, if one did.
-    pub(in crate::kinds::task) fn end(&mut self, mut pass: Passed) -> Option<Instance> {
+    /// A thread passed the second mark; the instance that ended, if one did.
+    pub(super) fn end(&mut self, mut pass: Passed) -> Option<Instance> {
         self.normalise(&mut pass);
         let is_its = |open: &Passed| open.value == pass.value && open.at_ns <= pass.at_ns;
         let others = self.open.iter().filter(|open| open.value.is_none() && is_its(open)).count();
@@ -105,7 +105,7 @@ impl Joiner {
     }
 
     /// Counts begins as dropped whose end does not come any more.
-    pub(in crate::kinds::task) fn forget(&mut self, now_ns: u64) {
+    pub(super) fn forget(&mut self, now_ns: u64) {
         let usual_ns = self.latencies.quantile(0.5).unwrap_or(0).saturating_mul(DROPPED_MEDIANS);
         let wait_ns = usual_ns.max(DROPPED_NS).max(self.deadline_ns.unwrap_or(0).saturating_mul(2));
         let before = self.open.len();
@@ -117,7 +117,7 @@ impl Joiner {
     }
 
     /// The instances that had not ended at the end of the watch and are already late.
-    pub(in crate::kinds::task) fn unended(&mut self, now_ns: u64) -> Vec<Instance> {
+    pub(super) fn unended(&mut self, now_ns: u64) -> Vec<Instance> {
         let Some(deadline_ns) = self.deadline_ns else { return Vec::new() };
         let open = std::mem::take(&mut self.open);
         let is_late = |open: &Passed| open.at_ns.saturating_add(deadline_ns) < now_ns;
@@ -131,14 +131,14 @@ impl Joiner {
     }
 
     /// What was counted since the last call.
-    pub(in crate::kinds::task) fn take(&mut self) -> ChainRecord {
+    pub(super) fn take(&mut self) -> ChainRecord {
         let (name, deadline_ns) = (self.record.name.clone(), self.deadline_ns);
         std::mem::replace(&mut self.record, ChainRecord { name, deadline_ns, ..ChainRecord::default() })
     }
 }
 
 /// Puts passes of several rules in the order of time; a call that is both an end and a begin ends first.
-pub(in crate::kinds::task) fn in_order(passes: &mut [Passed], is_end: &BTreeMap<u32, bool>) {
+pub(super) fn in_order(passes: &mut [Passed], is_end: &BTreeMap<u32, bool>) {
     passes.sort_by_key(|pass| (pass.at_ns, !is_end.get(&pass.rule).copied().unwrap_or(false)));
 }
 

@@ -5,12 +5,10 @@
 
 mod join;
 
-pub(in crate::kinds::task) use join::Instance;
-
-use super::lanes::Lanes;
+use super::lanes::{ChainSample, Lanes};
 use super::source::Source;
 use crate::error::ProbeError;
-use join::{Joiner, in_order};
+use join::{Instance, Joiner, in_order};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Passed, check_chain_mark};
@@ -27,10 +25,10 @@ const AT_ONCE_MAX: usize = 8;
 const LOOKED_AT_AFTER_NS: u64 = RIPE_NS + 140_000_000;
 
 /// The chains of a watch.
-pub(super) struct Chains {
+pub(super) struct ChainWatch {
     all: Vec<OneChain>,
     is_end: BTreeMap<u32, bool>,
-    waiting: Vec<Waiting>,
+    waiting: Vec<Unexplained>,
     /// Since the last stored interval.
     paths: Vec<ChainPath>,
     is_stored: bool,
@@ -38,13 +36,13 @@ pub(super) struct Chains {
 
 struct OneChain {
     chain: Chain,
-    /// Of begin and end.
+    /// For begin and end.
     rules: [u32; 2],
     joiner: Joiner,
 }
 
 /// An instance that is to be explained.
-struct Waiting {
+struct Unexplained {
     nth: usize,
     number: u64,
     instance: Instance,
@@ -71,7 +69,7 @@ pub(super) fn keep_ns(plan: &TaskPlan) -> u64 {
     longest.map_or(0, |longest_ns| longest_ns.saturating_add(LOOKED_AT_AFTER_NS))
 }
 
-impl Chains {
+impl ChainWatch {
     /// Begins to record the passes of the marks; `None` without a chain.
     pub(super) fn start(plan: &TaskPlan, watch: &mut Source) -> Result<Option<Self>, ProbeError> {
         let mut chains = Self {
@@ -109,12 +107,12 @@ impl Chains {
             let unended = if is_over { one.joiner.unended(now_ns) } else { Vec::new() };
             // What they wait for is not known before they end.
             for instance in unended {
-                lanes.add_instance(nth, &one.chain.series(), &instance);
+                lanes.add_instance(nth, &one.chain.series(), &sample(&instance));
                 one.joiner.record.unexplained += 1;
             }
         }
-        let is_ripe = |it: &mut Waiting| is_over || it.instance.end.at_ns + RIPE_NS <= now_ns;
-        let mut ripe: Vec<Waiting> = self.waiting.extract_if(.., is_ripe).collect();
+        let is_ripe = |it: &mut Unexplained| is_over || it.instance.end.at_ns + RIPE_NS <= now_ns;
+        let mut ripe: Vec<Unexplained> = self.waiting.extract_if(.., is_ripe).collect();
         ripe.sort_by_key(|it| Reverse((it.instance.is_late, it.instance.latency_ns())));
         for left in ripe.drain(ripe.len().min(AT_ONCE_MAX)..) {
             self.all[left.nth].joiner.record.unexplained += u64::from(left.instance.is_late);
@@ -133,17 +131,17 @@ impl Chains {
         if is_begin {
             one.joiner.begin(pass);
         } else if let Some(instance) = one.joiner.end(pass)
-            && let Some(number) = lanes.add_instance(nth, &one.chain.series(), &instance)
+            && let Some(number) = lanes.add_instance(nth, &one.chain.series(), &sample(&instance))
         {
-            self.waiting.push(Waiting { nth, number, instance });
+            self.waiting.push(Unexplained { nth, number, instance });
         }
     }
 
-    fn explain(&mut self, ripe: &[Waiting], watch: &Source, lanes: &mut Lanes) -> Result<(), ProbeError> {
+    fn explain(&mut self, ripe: &[Unexplained], watch: &Source, lanes: &mut Lanes) -> Result<(), ProbeError> {
         let ends: Vec<Ends> = ripe.iter().map(|it| ends(&it.instance)).collect();
-        for (Waiting { nth, number, instance }, path) in ripe.iter().zip(watch.paths(&ends)?) {
+        for (Unexplained { nth, number, instance }, path) in ripe.iter().zip(watch.paths(&ends)?) {
             let causes = path_causes(&path, instance.is_uncertain);
-            lanes.explain_instance(*nth, *number, instance, &path.parts, causes);
+            lanes.explain_instance(*nth, *number, &sample(instance), &path.parts, causes);
             self.paths.push(ChainPath {
                 name: self.all[*nth].chain.name.clone(),
                 at_ns: instance.end.at_ns,
@@ -179,4 +177,9 @@ fn ends(instance: &Instance) -> Ends {
         end_command: end.command.clone(),
         end_cpu: end.cpu,
     }
+}
+
+fn sample(instance: &Instance) -> ChainSample {
+    let Instance { begin, end, is_late, .. } = instance;
+    ChainSample { begin_ns: begin.at_ns, at_ns: end.at_ns, cpu: end.cpu, is_late: *is_late }
 }
