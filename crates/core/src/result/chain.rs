@@ -123,7 +123,7 @@ impl ChainPart {
         let by = |word: &str| self.by.as_ref().map(|by| format!("{word}{by}")).unwrap_or_default();
         match self.what {
             ChainDoing::Running => "ran".to_owned(),
-            ChainDoing::Runnable => format!("waited for the CPU{}", by(", which had ")),
+            ChainDoing::Runnable => format!("waited for the CPU{}", by(" behind ")),
             ChainDoing::Preempted => format!("preempted{}", by(" by ")),
             ChainDoing::Interrupted => format!("interrupted{}", by(" by ")),
             ChainDoing::Timer => format!("slept until its timer expired{}", by(": ")),

@@ -5,6 +5,7 @@
 //! itself is followed from the moment at which it fell asleep. In: what all CPUs recorded. Out: parts without a gap. What no
 //! record shows is a part of its own.
 
+use crate::blame::piece::may_run_before;
 use crate::confidence::{POSSIBLE, SHOWN};
 use crate::segments::{self, Activity, Recording, Surroundings};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,7 @@ struct Run<'r> {
     cpu: CpuId,
     pid: u32,
     command: &'r str,
+    priority: i32,
     was_runnable: bool,
 }
 
@@ -101,9 +103,9 @@ impl<'r> Paths<'r> {
                 let (from_ns, to_ns, cpu) = (segment.from_ns, segment.to_ns, *cpu);
                 match &segment.what {
                     Activity::Thread { thread, was_runnable, .. } => {
-                        let (pid, command, was_runnable) =
-                            (thread.pid, thread.command.as_str(), *was_runnable);
-                        let run = Run { from_ns, to_ns, cpu, pid, command, was_runnable };
+                        let (pid, priority, was_runnable) = (thread.pid, thread.priority, *was_runnable);
+                        let command = thread.command.as_str();
+                        let run = Run { from_ns, to_ns, cpu, pid, command, priority, was_runnable };
                         runs.entry(pid).or_default().push(run);
                         of_cpu.entry(cpu).or_default().push(run);
                     }
@@ -167,12 +169,19 @@ impl<'r> Paths<'r> {
         runs[..before].iter().rev().copied().find(|run| run.from_ns < woken_ns)
     }
 
-    /// The thread that had a CPU for most of a time, except that thread and the idle one.
-    fn busiest(&self, cpu: CpuId, from_ns: u64, to_ns: u64, except: u32) -> Option<(u32, &'r str)> {
+    /// The thread that had a CPU for most of a time, except that thread and the idle one, if it satisfies `counts`.
+    fn busiest(
+        &self,
+        cpu: CpuId,
+        (from_ns, to_ns): (u64, u64),
+        except: u32,
+        counts: impl Fn(&Run<'_>) -> bool,
+    ) -> Option<(u32, &'r str)> {
         let all = self.of_cpu.get(&cpu)?;
         let first = all.partition_point(|run| run.to_ns <= from_ns);
         let mut sums: BTreeMap<(u32, &'r str), u64> = BTreeMap::new();
-        for run in all[first..].iter().take_while(|run| run.from_ns < to_ns).filter(|run| run.pid != except) {
+        let of_time = all[first..].iter().take_while(|run| run.from_ns < to_ns);
+        for run in of_time.filter(|run| run.pid != except && counts(run)) {
             let within_ns = run.to_ns.min(to_ns).saturating_sub(run.from_ns.max(from_ns));
             *sums.entry((run.pid, run.command)).or_default() += within_ns;
         }
@@ -314,7 +323,8 @@ impl<'r> Search<'_, 'r> {
                 parts.push(self.gap(place, cursor_ns, run_ns, cpu, before.as_ref(), is_woken));
             }
             parts.extend(self.running(place, run_ns, to_ns, cpu));
-            before = Some(Run { from_ns: run_ns, to_ns, cpu, pid: place.pid, command: "", was_runnable });
+            let pid = place.pid;
+            before = Some(Run { from_ns: run_ns, to_ns, cpu, pid, command: "", priority: 0, was_runnable });
             cursor_ns = to_ns.max(cursor_ns);
         }
         parts
@@ -337,7 +347,10 @@ impl<'r> Search<'_, 'r> {
         };
         let mut gap = ChainPart { cpu: Some(cpu), ..part(place, what, from_ns, to_ns) };
         if what != Does::Unknown {
-            let on = |cpu| self.all.busiest(cpu, from_ns, to_ns, place.pid);
+            let own = self.all.runs_of(place.pid).first().map_or(0, |run| run.priority);
+            // A thread of lower priority gives up the CPU at once: this time is that of the switch.
+            let counts = |run: &Run<'_>| what == Does::Preempted || may_run_before(run.priority, own);
+            let on = |cpu| self.all.busiest(cpu, (from_ns, to_ns), place.pid, counts);
             let busiest = before.and_then(|run| on(run.cpu)).or_else(|| on(cpu));
             gap.by = busiest.map(|(_, command)| command.to_owned());
             gap.by_pid = busiest.map(|(pid, _)| pid);
@@ -542,6 +555,16 @@ mod tests {
         assert_eq!(causes[0].share.map(|share| (share * 850.0).round()), Some(600.0));
         assert!(causes[0].evidence[1].contains("in 2 pieces"), "{causes:#?}");
         assert!(path_causes(&path, true)[0].confidence < Some(0.7));
+    }
+
+    #[test]
+    fn a_thread_of_lower_priority_does_not_delay_a_wake_up() {
+        let mut of_cpus = pipeline();
+        let Activity::Thread { thread, .. } = &mut of_cpus[1][0].what else { panic!("a run") };
+        thread.priority = -20;
+        let recordings = recordings(of_cpus);
+        let path = Paths::new(&recordings, &Surroundings::default()).path(&ends(100, 950));
+        assert_eq!(steps(&path)[1], ("middle", "waits_for_cpu", 150, 200, None));
     }
 
     #[test]

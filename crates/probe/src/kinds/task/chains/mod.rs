@@ -21,6 +21,8 @@ use whylate_sys::clock;
 const RIPE_NS: u64 = 60_000_000;
 /// At most this many instances are explained at each look, the longest late ones first.
 const AT_ONCE_MAX: usize = 8;
+/// A chain without a deadline is assumed to take about this long.
+const USUAL_NS: u64 = 200_000_000;
 /// The kernel's records are kept for this long after an instance ended.
 const LOOKED_AT_AFTER_NS: u64 = RIPE_NS + 140_000_000;
 
@@ -65,7 +67,8 @@ pub(super) fn check(plan: &TaskPlan) -> Result<(), ProbeError> {
 
 /// How long the kernel's records have to be kept: a late instance lasted longer than its deadline.
 pub(super) fn keep_ns(plan: &TaskPlan) -> u64 {
-    let longest = plan.chains.iter().map(|chain| chain.deadline.map_or(0, |it| it.0.saturating_mul(4))).max();
+    let longest =
+        plan.chains.iter().map(|chain| chain.deadline.map_or(USUAL_NS, |it| it.0).saturating_mul(4)).max();
     longest.map_or(0, |longest_ns| longest_ns.saturating_add(LOOKED_AT_AFTER_NS))
 }
 
