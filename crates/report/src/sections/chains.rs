@@ -179,7 +179,7 @@ mod tests {
             "Longest instance of chain frame: 4.00 ms",
             "preempted by make",
             "50",
-            "`frame`",
+            "uncertain: 4",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
