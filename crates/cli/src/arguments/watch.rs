@@ -25,8 +25,8 @@ Examples:
   whylate watch --unit plc.service -q --keep 30d --disk 500MB --prometheus 127.0.0.1:9464
   whylate watch --trigger 'output:Late' -- ./control
                                                  explains what led to each matching line
-  whylate watch --chain frame --begin ./camera:send:arg1 --end ./show:shown:arg1 --deadline 20ms \
-      --unit video.service                       an activity over several threads, from mark to mark
+  whylate watch --unit video.service --chain frame --begin ./camera:send --end ./show:shown
+                                                 an activity over several threads, from mark to mark
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
