@@ -478,6 +478,8 @@ enum task_event {
 	TASK_TRIGGER,
 	/* A piece of the program's stack, of the sample that follows. */
 	TASK_STACK,
+	/* A thread, watched or not, passed the end of a chain with the rule `waker`: `pass_value` and what follows. */
+	TASK_PASS,
 };
 
 /* How a stretch began; the counterpart is `Began` in layout/tasks.rs. */
@@ -583,6 +585,9 @@ _Static_assert(sizeof(struct task_slot) == 248, "layout.rs");
 #define STACK_PIECES 8
 #define STACK_WORDS 22
 
+/* One more than the bytes that are kept of a text after the part that is compared: a power of two. */
+#define PASS_TEXT_BYTES 32
+
 /* A watched task had a CPU: from one switch to the next. */
 struct stretch {
 	/* 1 + its number, written last. */
@@ -618,6 +623,12 @@ struct stretch {
 			u32 audited_call;
 			u32 audited_detail;
 			u32 audited_unused;
+		};
+		/* TASK_PASS has the operand's value, whether there is one, and what follows the compared text. */
+		struct {
+			s64 pass_value;
+			u64 pass_has_value;
+			u64 pass_text[PASS_TEXT_BYTES / 8];
 		};
 		/* Of all others, which leave the members above this as they are or write them. */
 		struct {
@@ -776,6 +787,8 @@ struct trigger_rule {
 	u32 offset;
 	/* Bytes of the value; 0: not known. */
 	u16 width;
-	u16 is_signed;
+	u8 is_signed;
+	/* It is an end of a chain: each pass has a record. */
+	u8 is_pass;
 };
 _Static_assert(sizeof(struct trigger_rule) == 48, "layout.rs");

@@ -162,15 +162,23 @@ ALWAYS_INLINE bool is_trace_marker(u32 number)
 	return name[0] == MARKER_NAME_BEGIN && name[1] == MARKER_NAME_END;
 }
 
-/* A thread enters a system call: whether it is a watched one that writes into trace_marker. */
-ALWAYS_INLINE bool writes_text(u64 *ctx, struct written *written)
+/* A thread enters a system call: whether it writes into trace_marker. */
+ALWAYS_INLINE bool writes_any_text(u64 *ctx, struct written *written)
 {
 	u32 call = (u32)ctx[1];
 
-	if (LIKELY(!is_write(call)) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
+	if (LIKELY(!is_write(call)))
 		return 0;
 	find_written((void *)ctx[0], call, written);
 	return is_trace_marker(written->file);
+}
+
+/* The same for watched threads only. */
+ALWAYS_INLINE bool writes_text(u64 *ctx, struct written *written)
+{
+	if (LIKELY(!is_write((u32)ctx[1])) || LIKELY(!has_flag((u32)bpf_get_current_pid_tgid(), SLOT_WATCHED)))
+		return 0;
+	return writes_any_text(ctx, written);
 }
 
 /* Reads the first bytes of a written text; 0 if its memory could be read. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Triggers: the application says that it was late, by a call of a function, a static tracepoint, a text for trace_marker, or
- * the sound driver's xrun. They are counted, and the first of each half millisecond has a record.
+ * the sound driver's xrun. They are counted, and the first of each half millisecond has a record. The ends of chains have the
+ * same rules; each pass has a record.
  */
 #pragma once
 #include "marks.h"
@@ -20,6 +21,14 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, struct mark_text);
 } trigger_texts SECTION(".maps");
+
+/* The same for texts that are ends of chains. */
+struct {
+	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
+	MAP_NUMBER(max_entries, TRIGGERS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct mark_text);
+} pass_texts SECTION(".maps");
 
 /* When calls began whose duration is compared: by thread (upper half) and rule. */
 struct {
@@ -58,6 +67,39 @@ NEVER_INLINE int note_trigger(u32 nth)
 	stretch->lost = 0;
 	bpf_get_current_comm(stretch->command, COMMAND_BYTES);
 	complete_stretch(stretch, TASK_TRIGGER, now_ns, number);
+	return 0;
+}
+
+/* A thread passes an end of a chain; `length` bytes at `address` follow the compared text. */
+NEVER_INLINE int note_pass(u32 nth, s64 value, u64 address, u32 length)
+{
+	u64 number, task = bpf_get_current_pid_tgid(), now_ns = bpf_ktime_get_ns();
+	struct trigger_rule *rule = rule_of(nth);
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (!rule)
+		return 0;
+	__sync_fetch_and_add(&rule->count, 1);
+	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+
+	if (!stretch)
+		return 0;
+	stretch->thread = (u32)task;
+	stretch->process = task >> 32;
+	stretch->waker = nth;
+	stretch->lost = 0;
+	stretch->pass_value = value;
+	stretch->pass_has_value = rule->operand != OPERAND_NONE;
+	for (int i = 0; i < PASS_TEXT_BYTES / 8; i++)
+		stretch->pass_text[i] = 0;
+	if (length > PASS_TEXT_BYTES - 1)
+		length = PASS_TEXT_BYTES - 1;
+	/* The verifier has to see the bound where it is used. */
+	__asm__ volatile("" : "+r"(length));
+	if (address)
+		bpf_probe_read_user(stretch->pass_text, length & (PASS_TEXT_BYTES - 1), (void *)address);
+	bpf_get_current_comm(stretch->command, COMMAND_BYTES);
+	complete_stretch(stretch, TASK_PASS, now_ns, number);
 	return 0;
 }
 
@@ -109,6 +151,10 @@ ALWAYS_INLINE void enter_trigger(void *ctx)
 
 	if (!rule)
 		return;
+	if (rule->is_pass) {
+		note_pass(nth, rule->operand == OPERAND_NONE ? 0 : value_of(ctx, rule), 0, 0);
+		return;
+	}
 	if (rule->operand == OPERAND_TOOK) {
 		u64 key = bpf_get_current_pid_tgid() << 32 | nth, now_ns = bpf_ktime_get_ns();
 
@@ -155,6 +201,27 @@ NEVER_INLINE int note_texts(const struct written *written)
 
 		if (begins_like(bpf_map_lookup_elem(&trigger_texts, &place), text))
 			note_trigger(nth);
+	}
+	return 0;
+}
+
+/* A thread, watched or not, writes into trace_marker: the ends of chains have their texts apart from triggers. */
+NEVER_INLINE int note_passes(const struct written *written)
+{
+	u64 text[MARK_BYTES / 8] = {};
+
+	if (read_text(written, text))
+		return 0;
+	for (u32 nth = 0; nth < TRIGGERS; nth++) {
+		u32 place = nth;
+		struct trigger_rule *rule = rule_of(nth);
+
+		if (!rule || !begins_like(bpf_map_lookup_elem(&pass_texts, &place), text))
+			continue;
+		/* A rule for a text has the text's length as its offset. */
+		u64 rest = written->length > rule->offset ? written->length - rule->offset : 0;
+
+		note_pass(nth, 0, written->address + rule->offset, rest < PASS_TEXT_BYTES ? (u32)rest : PASS_TEXT_BYTES);
 	}
 	return 0;
 }

@@ -1214,7 +1214,18 @@ int trigger_written(u64 *ctx)
 	return 0;
 }
 
-/* A thread enters a function that is a trigger, and returns from it. */
+/* The same where texts are ends of chains: any thread may write them. */
+SECTION("tp_btf/sys_enter")
+int pass_written(u64 *ctx)
+{
+	struct written written = {};
+
+	if (writes_any_text(ctx, &written))
+		note_passes(&written);
+	return 0;
+}
+
+/* A thread enters a function that is a trigger or an end of a chain, and returns from it. */
 SECTION("uprobe")
 int trigger_enters(void *ctx)
 {

@@ -31,6 +31,8 @@ pub(crate) struct WatchingTasks {
     pub(crate) priorities: bool,
     /// The rings of segments have room for what a CPU does in that time.
     pub(crate) keep_ns: u64,
+    /// Whether each switch has a record, also between threads that are not watched.
+    pub(crate) every_switch: bool,
 }
 
 impl Watching {
@@ -61,6 +63,7 @@ impl Watching {
         if let Some(tasks) = &self.tasks {
             constants.push(("ring_stretches", tasks.ring_stretches));
             constants.push(("watches_priorities", u32::from(tasks.priorities)));
+            constants.push(("every_switch", u32::from(tasks.every_switch)));
         }
         constants
     }

@@ -15,12 +15,14 @@ mod convoy;
 mod functions;
 mod inversion;
 mod own;
+mod path;
 mod slow_clock;
 mod waits;
 
 pub use alone::explain_alone;
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
+pub use path::{Ends, Path, Paths, path_causes};
 use waits::{behind, blocked};
 
 use crate::blame::piece::{Blame, Piece, may_run_before};

@@ -13,8 +13,8 @@ use whylate_core::record::{
     CounterRecord, HwlatRecord, InterruptRecord, Interval, SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    AuditRecord, Cause, CauseKind, HistogramKind, LatencyRecord, Quantiles, TimelineSegment, TriggerMoment,
-    TriggerRecord, WakeLink,
+    AuditRecord, Cause, CauseKind, ChainPath, ChainRecord, HistogramKind, LatencyRecord, Quantiles,
+    TimelineSegment, TriggerMoment, TriggerRecord, WakeLink,
 };
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::{Host, HostRoot, shield};
@@ -51,6 +51,8 @@ pub struct Batch {
     pub audit: Vec<AuditRecord>,
     /// How often triggers came, and those that were explained.
     pub triggers: (Vec<TriggerRecord>, Vec<TriggerMoment>),
+    /// What came of chains, and the instances that were explained.
+    pub chains: (Vec<ChainRecord>, Vec<ChainPath>),
     /// Who took time from them, by series.
     pub sources: Vec<(String, SourceRecord)>,
     /// Samples of the hwlat tracer, whole.

@@ -47,6 +47,7 @@ impl Repeat<'_> {
         rows.add_tasks(key, span, batch.tasks);
         rows.add_audit(key, span, batch.audit);
         rows.add_triggers(key, span, batch.triggers.0, batch.triggers.1);
+        rows.add_chains(key, span, batch.chains.0, batch.chains.1);
         rows.add_sources_of_series(key, span, batch.sources);
         rows.add_causes(key, batch.causes);
         for spikes in batch.spikes.chunks(SPIKES_AT_ONCE) {

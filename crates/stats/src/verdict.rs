@@ -5,13 +5,13 @@
 //! and for long enough. A value above the limit is a failure whatever else is missing.
 //!
 //! The deadline of watched tasks is a limit for them: a response that missed it is a failure too, and judges a plan
-//! without another limit.
+//! without another limit. A chain has a deadline of its own.
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
-use whylate_core::plan::{Judged, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
-use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Verdict};
+use whylate_core::result::{CellResult, ChainResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
 /// How many reasons an incomplete verdict names.
@@ -62,7 +62,9 @@ pub fn judge(
     plan: &Plan,
     missing: &[String],
 ) -> Judgement {
-    let by_limit = match (plan.limit, plan.deadline()) {
+    let unended = unended(cells, plan);
+    let missing = &[missing, &unended].concat()[..];
+    let by_limit = match (plan.limit, plan.deadline().or(plan.chain_deadline())) {
         (Some(at), _) => by_limit(cells, earlier, plan, Bound { name: "limit", at }, missing),
         (None, Some(deadline)) => by_deadline(cells, earlier, plan, deadline, missing),
         (None, None) => without_limit(cells, earlier, missing),
@@ -86,12 +88,17 @@ fn by_deadline(
 ) -> Judgement {
     let is_task = |probe: &str| SeriesName::of(probe).facts().is_some_and(|facts| facts.is_of_user());
     let of_tasks = |cell: &CellResult| {
-        let probes = cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
+        let mut probes: Vec<ProbeResult> =
+            cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
+        probes.iter_mut().for_each(|probe| probe.cpus.retain(|task| has_deadline(task, plan)));
         let (name, skipped) = (cell.name.clone(), cell.skipped.clone());
         CellResult { name, skipped, probes, repeats: cell.repeats.clone(), ..CellResult::default() }
     };
     let mut tasks: Vec<CellResult> = cells.iter().map(of_tasks).collect();
-    let earlier: Vec<EarlierMaximum> = earlier.iter().filter(|it| is_task(&it.probe)).cloned().collect();
+    let is_chain =
+        |it: &EarlierMaximum| SeriesName::of(&it.probe).series.is_some_and(|series| plan.is_chain(series));
+    let is_judged = |it: &&EarlierMaximum| is_task(&it.probe) && is_chain(it) == plan.deadline().is_none();
+    let earlier: Vec<EarlierMaximum> = earlier.iter().filter(is_judged).cloned().collect();
     let probe = plan.probe.iter().filter(|probe| matches!(probe, ProbePlan::Task(_))).cloned().collect();
     let bound = Bound { name: "deadline", at: deadline };
     let judgement = by_limit(&mut tasks, &earlier, &Plan { probe, ..plan.clone() }, bound, missing);
@@ -101,17 +108,58 @@ fn by_deadline(
     judgement
 }
 
+/// Whether the deadline by which all tasks are judged is that of this series: chains have their own.
+fn has_deadline(task: &CpuResult, plan: &Plan) -> bool {
+    let series = task.series.as_deref().unwrap_or_default();
+    match plan.deadline() {
+        Some(_) => !plan.is_chain(series),
+        None => plan.deadline_of_chain(series).is_some(),
+    }
+}
+
+/// The chains with a deadline that have instances without an end: these may be late.
+fn unended(cells: &[CellResult], plan: &Plan) -> Vec<String> {
+    let chains = cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.chains);
+    let open = chains.filter(|chain| {
+        chain.record.dropped > 0 && plan.deadline_of_chain(&Chain::series_of(&chain.record.name)).is_some()
+    });
+    let described = |chain: &ChainResult| {
+        let dropped = counted(chain.record.dropped, "instance");
+        format!("{dropped} of chain `{}` did not end", chain.record.name)
+    };
+    open.map(described).collect()
+}
+
 /// The most threads that the reason of a missed deadline names.
 const LATE_NAMED: usize = 2;
 
 /// Which tasks were too late, how often and by how much.
 fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
-    let deadline = plan.deadline()?;
     let probes = cells.iter().flat_map(|cell| &cell.probes);
     let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
     let late =
         probes.flat_map(|probe| &probe.cpus).filter(|task| task.get(OVERRUNS).is_some_and(|it| it > 0));
-    let mut late: Vec<&CpuResult> = late.collect();
+    let is_chain = |task: &&CpuResult| task.series.as_deref().is_some_and(|series| plan.is_chain(series));
+    let (chains, tasks): (Vec<&CpuResult>, Vec<&CpuResult>) = late.partition(is_chain);
+    let of_chains = chains.into_iter().filter_map(|chain| missed_by_chain(chain, plan));
+    let all: Vec<String> = of_chains.chain(missed_by_tasks(tasks, plan)).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// `5 of 50 instances of chain `frame` missed the deadline of 20.0 ms; the longest took 31.0 ms`.
+fn missed_by_chain(chain: &CpuResult, plan: &Plan) -> Option<String> {
+    let series = chain.series.as_deref()?;
+    let (name, deadline) = (Chain::of_series(series)?, plan.deadline_of_chain(series)?);
+    let (value, deadline) =
+        nanoseconds_apart(chain.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
+    let (late, all) = (chain.get(OVERRUNS).unwrap_or(0), chain.samples);
+    Some(format!(
+        "{late} of {all} instances of chain `{name}` missed the deadline of {deadline}; the longest took {value}"
+    ))
+}
+
+fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
+    let deadline = plan.deadline()?;
     let missed = |task: &CpuResult| task.get(OVERRUNS).unwrap_or(0);
     late.sort_by_key(|task| std::cmp::Reverse(missed(task)));
     let longest = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
@@ -363,7 +411,7 @@ mod tests {
     use super::*;
     use whylate_core::plan::{Source, builtin};
     use whylate_core::quantity::{GAPS, Quantities, WATCHED_NS};
-    use whylate_core::result::{Quantiles, Spike};
+    use whylate_core::result::{ChainRecord, Quantiles, Spike};
     use whylate_testing::says;
 
     const MINUTE: u64 = 60_000_000_000;
@@ -489,6 +537,46 @@ mod tests {
         assert_eq!((verdict, exposure), (Verdict::NoLimit, None));
         assert!(reason.contains("no limit") && reason.contains("123 us"), "{reason}");
         assert_eq!(judged_by(&[], &[], None).verdict, Verdict::NoLimit);
+    }
+
+    #[test]
+    fn a_chain_is_judged_by_its_own_deadline() {
+        let text = "name = \"p\"\n[[probe]]\nkind = \"task\"\nname = \"a\"\n[[probe.chains]]\nname = \"frame\"\n\
+                    begin = \"/bin/a:x\"\nend = \"/bin/a:y\"\ndeadline = \"2ms\"\n[[cell]]\n";
+        let judged_by = |late: u64, max_us: u64, dropped: u64, overrides: &[&str]| {
+            let overrides: Vec<String> = overrides.iter().map(|it| (*it).to_owned()).collect();
+            let plan = Plan::parse(&Source { name: "test", text }, &overrides).unwrap();
+            let series = |name: &str, max_us: u64| CpuResult {
+                series: Some(name.to_owned()),
+                samples: 10_000,
+                quantiles: Some(Quantiles { max_ns: max_us * 1_000, ..Quantiles::default() }),
+                measured_ns: 60_000_000_000,
+                ..CpuResult::default()
+            };
+            let mut chain = series("chain frame", max_us);
+            chain.quantities.set(OVERRUNS, Some(late));
+            let record = ChainRecord { name: "frame".to_owned(), dropped, ..ChainRecord::default() };
+            let probe = ProbeResult {
+                probe: "task".to_owned(),
+                cpus: vec![series("a", 9_000), chain],
+                chains: vec![ChainResult { record, ..ChainResult::default() }],
+                ..ProbeResult::default()
+            };
+            let mut cells = [CellResult { probes: vec![probe], ..CellResult::default() }];
+            let judgement = judge(&mut cells, &[], &plan, &[]);
+            (judgement.verdict, judgement.reason)
+        };
+        let (verdict, reason) = judged_by(7, 2_400, 0, &[]);
+        let expected =
+            "7 of 10000 instances of chain `frame` missed the deadline of 2.00 ms; the longest took 2.40 ms";
+        assert_eq!((verdict, reason.as_str()), (Verdict::Fail, expected));
+        let (verdict, reason) = judged_by(0, 1_900, 0, &[]);
+        assert_eq!(verdict, Verdict::Pass, "the thread has no deadline: {reason}");
+        let (verdict, reason) = judged_by(0, 1_900, 3, &[]);
+        assert!(verdict == Verdict::Incomplete && reason.contains("`frame` did not end"), "{reason}");
+        let of_thread = ["probe.0.deadline=10ms"];
+        assert_eq!(judged_by(7, 2_400, 0, &of_thread).0, Verdict::Fail);
+        assert_eq!(judged_by(0, 1_900, 0, &of_thread).0, Verdict::Pass);
     }
 
     #[test]

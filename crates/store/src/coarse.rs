@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use whylate_core::CpuId;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
-use whylate_core::result::{AuditRecord, TriggerMoment, TriggerRecord};
+use whylate_core::result::{AuditRecord, ChainPath, ChainRecord, TriggerMoment, TriggerRecord};
 
 /// The number of shortest intervals that become one.
 const FACTOR: u64 = 8;
@@ -130,7 +130,12 @@ pub(crate) fn coarser(rows: Rows) -> (Rows, u64) {
         |sum: &mut TriggerRecord, later| sum.add(&later),
     );
     let moments = newest(rows.moments, &window);
-    (Rows { intervals, tasks, sources, audit, triggers, moments, spikes, causes, ..rows }, left_out)
+    let chains =
+        alike(rows.chains, &window, |it| it.name.clone(), |sum: &mut ChainRecord, later| sum.add(&later));
+    let paths = longest(rows.paths, &window);
+    let rows =
+        Rows { intervals, tasks, sources, audit, triggers, moments, chains, paths, spikes, causes, ..rows };
+    (rows, left_out)
 }
 
 /// Joins intervals of the same series that follow each other without a gap.
@@ -221,6 +226,22 @@ fn newest(
     });
     moments.reverse();
     moments
+}
+
+/// The longest explained instances of each chain in each window, in the order of time.
+fn longest(
+    mut paths: Vec<Keyed<ChainPath, RowKey>>,
+    window: &dyn Fn(u64) -> u64,
+) -> Vec<Keyed<ChainPath, RowKey>> {
+    paths.sort_by_key(|(_, path)| Reverse(path.latency_ns));
+    let mut numbers: BTreeMap<(u64, Arc<RowKey>, String), usize> = BTreeMap::new();
+    paths.retain(|(key, path)| {
+        let number = numbers.entry((window(path.at_ns), Arc::clone(key), path.name.clone())).or_default();
+        *number += 1;
+        *number <= SPIKES_KEPT
+    });
+    paths.sort_by_key(|(_, path)| path.at_ns);
+    paths
 }
 
 /// The largest rows of each series in each window, in the order of time.

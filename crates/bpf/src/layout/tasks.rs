@@ -49,6 +49,8 @@ pub(crate) enum TaskEvent {
     Trigger,
     /// A piece of the stack of the sample that follows: [`RawStretch::piece`].
     Stack,
+    /// It passed the end of a chain with the rule `waker`: [`RawStretch::pass`].
+    Pass,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, TryFromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -252,6 +254,22 @@ pub(crate) struct RawPiece {
 
 const _: () = assert!(size_of::<RawPiece>() <= size_of::<RawSample>());
 
+/// One more than the bytes that are kept of a text after the part that is compared.
+pub(crate) const PASS_TEXT_BYTES: usize = 32;
+
+/// What a record of [`TaskEvent::Pass`] has from `ready_ns` on.
+#[derive(Clone, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawPass {
+    pub(crate) value: i64,
+    pub(crate) has_value: u64,
+    /// Zeros follow the end of the text.
+    pub(crate) text: [u8; PASS_TEXT_BYTES],
+}
+
+const _: () =
+    assert!(size_of::<RawPass>() <= offset_of!(RawStretch, state) - offset_of!(RawStretch, ready_ns));
+
 /// Return addresses of a program that an audited call has.
 pub(crate) const AUDIT_DEPTH: usize = 23;
 
@@ -339,6 +357,12 @@ impl RawStretch {
         RawPiece::read_from_prefix(piece).ok().map(|it| it.0).filter(|_| self.kind == TaskEvent::Stack)
     }
 
+    /// A pass of the end of a chain; `None` of other records.
+    pub(crate) fn pass(&self) -> Option<RawPass> {
+        let pass = &self.as_bytes()[offset_of!(Self, ready_ns)..];
+        RawPass::read_from_prefix(pass).ok().map(|it| it.0).filter(|_| self.kind == TaskEvent::Pass)
+    }
+
     /// What a sample has; `None` of other records.
     pub(crate) fn sample(&self) -> Option<RawSample> {
         let sample = &self.as_bytes()[offset_of!(Self, ready_ns)..];
@@ -397,7 +421,7 @@ mod tests {
     #[test]
     fn both_sides_have_the_same_words_for_watched_tasks() {
         let of = |one: &dyn std::fmt::Debug, prefix: &str| format!("{prefix}{one:?}");
-        let events = (0u32..12).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
+        let events = (0u32..13).map(|it| TaskEvent::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("task_event"), events.map(|it| of(&it, "Task")).collect::<Vec<_>>());
         let began = (0u32..3).map(|it| Began::try_read_from_bytes(it.as_bytes()).unwrap());
         assert_eq!(names("began"), began.map(|it| of(&it, "Began")).collect::<Vec<_>>());
@@ -416,6 +440,7 @@ mod tests {
         assert_eq!(constant("SAMPLE_DEPTH"), SAMPLE_DEPTH);
         assert_eq!(constant("STACK_WORDS"), STACK_WORDS);
         assert_eq!(constant("AUDIT_DEPTH"), AUDIT_DEPTH);
+        assert_eq!(constant("PASS_TEXT_BYTES"), PASS_TEXT_BYTES);
         assert_eq!(constant("AUDIT_CALLS"), AUDIT_CALLS as usize);
         let details = ["DetailNotAudited", "DetailNone", "DetailFile", "DetailClock"];
         assert_eq!((names("detail"), Detail::Clock as usize), (details.map(str::to_owned).to_vec(), 3));

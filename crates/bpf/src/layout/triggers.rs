@@ -38,7 +38,9 @@ pub(crate) struct RawTriggerRule {
     pub(crate) offset: u32,
     /// Bytes of the value; 0: not known.
     pub(crate) width: u16,
-    pub(crate) is_signed: u16,
+    pub(crate) is_signed: u8,
+    /// It is an end of a chain: each pass has a record.
+    pub(crate) is_pass: u8,
 }
 
 const _: () = assert!(size_of::<RawTriggerRule>() == 48);

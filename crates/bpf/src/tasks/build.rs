@@ -191,6 +191,7 @@ impl Builder {
                 | TaskEvent::Audited
                 | TaskEvent::Trigger
                 | TaskEvent::Stack
+                | TaskEvent::Pass
         ) {
             return None;
         }
@@ -246,7 +247,8 @@ impl Builder {
             | TaskEvent::Sample
             | TaskEvent::Audited
             | TaskEvent::Trigger
-            | TaskEvent::Stack => None,
+            | TaskEvent::Stack
+            | TaskEvent::Pass => None,
         }
     }
 

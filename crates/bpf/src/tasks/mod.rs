@@ -28,7 +28,7 @@ pub use losses::TaskLosses;
 pub use own::OwnTaskWatch;
 pub use places::place_of;
 pub use rhythm::{Activations, Doubt};
-pub use triggers::{Triggered, check_place};
+pub use triggers::{Passed, Triggered, check_chain_mark, check_place};
 
 use crate::causes::Causes;
 use crate::error::BpfError;
@@ -115,9 +115,11 @@ pub struct TaskWatch {
     programs: Programs,
     audit: Option<Audit>,
     triggered: Vec<Triggered>,
-    /// How many triggers have a rule, and whether a text is one.
+    /// How many triggers and ends of chains have a rule, and whether a text is one.
     rules: u32,
     reads_texts: bool,
+    passed: Vec<Passed>,
+    reads_passes: bool,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
 }
@@ -125,15 +127,16 @@ pub struct TaskWatch {
 impl TaskWatch {
     /// Begins to watch tasks wherever they run among `cpus`.
     pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Result<Self, BpfError> {
-        Self::start_keeping(host, cpus, target, 0)
+        Self::start_keeping(host, cpus, target, 0, false)
     }
 
-    /// The same, with room for what the CPUs do in that time.
+    /// The same, with room for what the CPUs do in that time; with `every_switch` also where no watched task is concerned.
     pub fn start_keeping(
         host: &HostRoot,
         cpus: &CpuSet,
         target: &TaskTarget,
         keep_ns: u64,
+        every_switch: bool,
     ) -> Result<Self, BpfError> {
         check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
@@ -146,7 +149,7 @@ impl TaskWatch {
             }
             TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
         }
-        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities, keep_ns };
+        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities, keep_ns, every_switch };
         let mut causes = Causes::start_watching(host, cpus, &config, Some(tasks))?;
         let mut missing: Vec<String> = causes
             .facilities()
@@ -183,6 +186,8 @@ impl TaskWatch {
             triggered: Vec::new(),
             rules: 0,
             reads_texts: false,
+            passed: Vec::new(),
+            reads_passes: false,
             left_alone: BTreeMap::new(),
         };
         watch.look_for_tasks()?;
@@ -380,6 +385,7 @@ impl TaskWatch {
             self.frequencies.take(host, raw);
             self.builder.take(*cpu, raw, &owner);
             self.triggered.extend(Triggered::of(raw));
+            self.passed.extend(Passed::of(*cpu, raw));
             if let Some(audit) = &mut self.audit {
                 let programs = &mut self.programs;
                 let names = |it: &RawAudited| programs.stack(host, raw.process, &it.stack());

@@ -1,5 +1,5 @@
 //! Triggers for which programs in the kernel wait: calls of functions and static tracepoints, texts for trace_marker, and the
-//! xrun of a sound card.
+//! xrun of a sound card. The ends of chains have the same rules.
 
 use super::places::place_with_arguments;
 use super::{MarkTextBytes, TaskWatch};
@@ -7,13 +7,16 @@ use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::layout::tasks::{RawMarkText, RawStretch, TaskEvent};
 use crate::layout::triggers::{Operand, RawTriggerRule, TRIGGER_XRUN, TRIGGERS};
-use whylate_core::plan::{Condition, Mark, Operand as Compared, Trigger};
+use whylate_core::CpuId;
+use whylate_core::plan::{ChainMark, Comparison, Condition, Mark, Operand as Compared, Trigger};
 use zerocopy::transmute;
 
 const ENTERS: &str = "trigger_enters";
 const LEAVES: &str = "trigger_leaves";
 const WRITTEN: Event = event("trigger_written", "sys_enter");
 const XRUN: &str = "trigger_xrun";
+/// As [`WRITTEN`], for texts by any thread.
+const PASSED: Event = event("pass_written", "sys_enter");
 
 type RuleBytes = [u8; size_of::<RawTriggerRule>()];
 
@@ -34,6 +37,59 @@ impl Triggered {
         let (rule, at_ns, count) = (raw.waker, raw.end_ns, raw.ready_ns);
         (raw.kind == TaskEvent::Trigger).then(|| Self { rule, at_ns, count, command: raw.command.text() })
     }
+}
+
+/// A thread passed an end of a chain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// As [`TaskWatch::pass`] returned it.
+    pub rule: u32,
+    pub at_ns: u64,
+    pub cpu: CpuId,
+    pub thread: u32,
+    /// The name of the thread.
+    pub command: String,
+    /// The value that joins begin and end.
+    pub value: Option<i64>,
+}
+
+impl Passed {
+    pub(super) fn of(cpu: CpuId, raw: &RawStretch) -> Option<Self> {
+        let pass = raw.pass()?;
+        let value = if pass.has_value != 0 { Some(pass.value) } else { number(&pass.text) };
+        let (rule, at_ns, thread, command) = (raw.waker, raw.end_ns, raw.thread, raw.command.text());
+        Some(Self { rule, at_ns, cpu, thread, command, value })
+    }
+}
+
+/// The whole number at the start of a text; spaces and signs such as `=` may come before it.
+fn number(text: &[u8]) -> Option<i64> {
+    let text = text.split(|byte| *byte == 0).next()?;
+    let begin = text.iter().position(|byte| !matches!(byte, b' ' | b'=' | b':' | b'#'))?;
+    let (is_negative, digits) = match &text[begin..] {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number: i64 = str::from_utf8(&digits[..length]).ok()?.parse().ok()?;
+    Some(if is_negative { -number } else { number })
+}
+
+/// Checks that an end of a chain is there, and that its value can be read.
+///
+/// # Errors
+/// What is not there.
+pub fn check_chain_mark(mark: &ChainMark) -> Result<(), String> {
+    match mark.place {
+        Mark::Marker { .. } => Ok(()),
+        _ => rule(&mark.place, condition_of(mark).as_ref()).map(drop),
+    }
+}
+
+/// The value of a pass has the place of a condition's operand.
+fn condition_of(mark: &ChainMark) -> Option<Condition> {
+    let (comparison, value) = (Comparison::Equal, 0);
+    mark.argument.map(|nth| Condition { operand: Compared::Argument(nth), comparison, value })
 }
 
 /// Checks that the place of a call is there, and that its argument can be read.
@@ -96,6 +152,45 @@ impl TaskWatch {
             self.rules += 1;
         }
         Ok(nth)
+    }
+
+    /// Records each pass of an end of a chain from now on, by any thread; returns the number of its rule.
+    ///
+    /// # Errors
+    /// When its place is not there, or the kernel takes no program for it.
+    pub fn pass(&mut self, mark: &ChainMark) -> Result<u32, BpfError> {
+        let nth = self.rules;
+        if nth == TRIGGER_XRUN {
+            let most = TRIGGERS - 1;
+            return Err(BpfError::NoMark(format!("at most {most} ends of chains and triggers have a place")));
+        }
+        let object = self.causes.histograms().object_mut();
+        if let Mark::Marker { text } = &mark.place {
+            let offset = u32::try_from(text.len()).unwrap_or_default();
+            let bytes: RuleBytes =
+                transmute!(RawTriggerRule { offset, is_pass: 1, ..RawTriggerRule::default() });
+            object.set("trigger_rules", nth, &bytes)?;
+            let bytes: MarkTextBytes = transmute!(RawMarkText::new(text));
+            object.set("pass_texts", nth, &bytes)?;
+            if !std::mem::replace(&mut self.reads_passes, true)
+                && let Some(reason) = object.attach(PASSED)?
+            {
+                return Err(BpfError::program(PASSED.tracepoint, &reason));
+            }
+        } else {
+            let found = rule(&mark.place, condition_of(mark).as_ref()).map_err(BpfError::NoMark)?;
+            let (path, offset, rule) = found;
+            let bytes: RuleBytes = transmute!(RawTriggerRule { is_pass: 1, ..rule });
+            object.set("trigger_rules", nth, &bytes)?;
+            object.attach_place(ENTERS, &path, offset, Some(nth.into()))?;
+        }
+        self.rules += 1;
+        Ok(nth)
+    }
+
+    /// The passes of ends of chains since the last call, in the order of time. Call it soon after [`Self::poll`].
+    pub fn passed(&mut self) -> Vec<Passed> {
+        std::mem::take(&mut self.passed)
     }
 
     /// The triggers that came since the last call, in the order of time. Call it soon after [`Self::poll`].
@@ -274,6 +369,13 @@ mod tests {
         for other in ["8@8(%rax,%rbx,4)", "8@counter(%rip)", "8f@%xmm0", "3@%rax", "%rax", "8@%xmm1", "8@"] {
             assert_eq!(ValuePlace::parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn the_number_after_a_text_is_its_value() {
+        let of = |text: &str| number(text.as_bytes());
+        assert_eq!([of("17"), of(" 17\n"), of("=-4 x"), of(": #12,3\0\0")], [17, 17, -4, 12].map(Some));
+        assert_eq!([of(""), of("\0 7"), of("x7"), of("-"), of("99999999999999999999")], [None; 5]);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use super::Printing;
 use super::parsers::{microseconds, seconds};
 use crate::actions::Action;
+use anyhow::{Result, ensure};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use whylate_core::plan::{Per, TaskPlan};
+use whylate_core::plan::{ChainPlan, Per, TaskPlan};
 use whylate_core::{Bytes, CpuSelector, Nanos};
 
 /// `whylate watch`.
@@ -27,6 +28,8 @@ Examples:
   whylate watch --trigger 'output:Late' -- ./control
                                                  explains what led to each matching line
   whylate watch --task audio --deadline 1ms --on-late 'shell:date >>late.txt' --on-late stop
+  whylate watch --unit video.service --chain frame --begin ./camera:send --end ./show:shown
+                                                 an activity over several threads, from mark to mark
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
@@ -67,14 +70,19 @@ pub(crate) struct WatchArguments {
     /// Where an activation begins: a function, FILE:FUNCTION; a static tracepoint, usdt:FILE:PROVIDER:NAME; or a text
     /// that the thread writes into trace_marker, marker:TEXT
     #[arg(long, value_name = "MARK", requires = "end")]
-    pub(crate) begin: Option<String>,
+    pub(crate) begin: Vec<String>,
     /// Where an activation ends; the response is then the time between the marks [default: from timer or wake-up to the
     /// next sleep]
     #[arg(long, value_name = "MARK", requires = "begin")]
-    pub(crate) end: Option<String>,
+    pub(crate) end: Vec<String>,
+    /// Watches an activity over several threads, from --begin in one thread to --end in another; --deadline is then its
+    /// deadline. MARK:arg2 (of a text: the number after it) joins begin and end, MARK@THREAD counts only this thread.
+    /// May be given several times, each with its own --begin, --end and --deadline
+    #[arg(long, value_name = "NAME", requires_all = ["begin", "end"], conflicts_with_all = ["per_period", "per_wakeup"])]
+    pub(crate) chain: Vec<String>,
     /// Counts and explains activations whose response is longer than this; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
-    pub(crate) deadline: Option<Nanos>,
+    pub(crate) deadline: Vec<Nanos>,
     /// Period of the work, which is also the deadline if --deadline is absent; a bare number is microseconds
     #[arg(long, value_name = "TIME", value_parser = microseconds)]
     pub(crate) period: Option<Nanos>,
@@ -144,24 +152,66 @@ pub(crate) struct WatchArguments {
 }
 
 impl WatchArguments {
+    /// The chains for these flags, in their order: each has its own marks, and its own deadline or the only one.
+    fn chains(&self) -> Result<Vec<ChainPlan>> {
+        let number = self.chain.len();
+        for (flag, given) in [("--begin", self.begin.len()), ("--end", self.end.len())] {
+            ensure!(
+                given == number,
+                "{flag} is given {given} times for {number} chains; give it once for each --chain"
+            );
+        }
+        let deadlines = self.deadline.len();
+        ensure!(
+            deadlines <= 1 || deadlines == number,
+            "--deadline is given {deadlines} times for {number} chains; give it once, or once for each --chain"
+        );
+        let chain = |(nth, name): (usize, &String)| ChainPlan {
+            name: name.clone(),
+            begin: self.begin[nth].clone(),
+            end: self.end[nth].clone(),
+            deadline: self.deadline.get(if deadlines == 1 { 0 } else { nth }).copied(),
+        };
+        Ok(self.chain.iter().enumerate().map(chain).collect())
+    }
+
     /// The probe for these flags.
-    pub(crate) fn plan(&self) -> TaskPlan {
-        TaskPlan {
+    ///
+    /// # Errors
+    /// When a flag is given too often.
+    pub(crate) fn plan(&self) -> Result<TaskPlan> {
+        let chains = if self.chain.is_empty() { Vec::new() } else { self.chains()? };
+        let (begin, end, deadline) = match chains.is_empty() {
+            true => (
+                only("--begin", &self.begin)?,
+                only("--end", &self.end)?,
+                only("--deadline", &self.deadline)?,
+            ),
+            false => (None, None, None),
+        };
+        Ok(TaskPlan {
             cpus: self.cpu.clone(),
             name: self.task.clone(),
             pid: self.pid,
             cgroup: self.unit.clone().or_else(|| self.cgroup.clone()),
             command: self.command.clone(),
             priorities: self.priority.clone(),
-            begin: self.begin.clone(),
-            end: self.end.clone(),
+            begin,
+            end,
             per: self.per_wakeup.then_some(Per::Wakeup).or(self.per_period),
-            deadline: self.deadline.or(self.period),
+            deadline: deadline.or(self.period),
             worst: Some(self.worst),
             audit: self.audit,
             allow: self.allow.clone(),
             triggers: self.trigger.clone(),
             last: self.last,
-        }
+            chains: chains.into(),
+        })
     }
+}
+
+/// The value of a flag that only chains may have several times.
+fn only<T: Clone>(flag: &str, given: &[T]) -> Result<Option<T>> {
+    ensure!(given.len() <= 1, "{flag} is given {} times; only --chain allows several", given.len());
+    Ok(given.first().cloned())
 }

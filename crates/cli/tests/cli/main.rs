@@ -42,6 +42,7 @@ mod treat_crashes;
 mod unprivileged;
 mod watch;
 mod watch_audit;
+mod watch_chains;
 mod watch_cycles;
 mod watch_functions;
 mod watch_triggers;

@@ -1,6 +1,6 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
-use super::{CellPlan, Judged, ProbeFacts, ProbePlan};
+use super::{CellPlan, Chain, ChainPlan, Judged, ProbeFacts, ProbePlan, TaskPlan};
 use crate::plan::Plan;
 use crate::units::{Nanos, as_text};
 use crate::words::words;
@@ -212,13 +212,38 @@ pub struct AnswerPlan {
 }
 
 impl Plan {
+    fn tasks(&self) -> impl Iterator<Item = &TaskPlan> {
+        self.probe.iter().filter_map(|probe| match probe {
+            ProbePlan::Task(task) => Some(task),
+            _ => None,
+        })
+    }
+
     /// The shortest deadline of the tasks that it watches.
     pub fn deadline(&self) -> Option<Nanos> {
-        let deadline = |probe: &ProbePlan| match probe {
-            ProbePlan::Task(task) => task.deadline,
-            _ => None,
-        };
-        self.probe.iter().filter_map(deadline).min()
+        self.tasks().filter_map(|task| task.deadline).min()
+    }
+
+    /// The chains that it watches.
+    pub fn chains(&self) -> impl Iterator<Item = &ChainPlan> {
+        self.tasks().flat_map(|task| task.chains.iter())
+    }
+
+    /// The longest deadline of its chains.
+    pub fn chain_deadline(&self) -> Option<Nanos> {
+        self.chains().filter_map(|chain| chain.deadline).max()
+    }
+
+    /// The deadline of the chain whose latencies that series has.
+    pub fn deadline_of_chain(&self, series: &str) -> Option<Nanos> {
+        let name = Chain::of_series(series)?;
+        self.chains().find(|chain| chain.name == name)?.deadline
+    }
+
+    /// Whether a series has the latencies of one of its chains.
+    pub fn is_chain(&self, series: &str) -> bool {
+        let name = Chain::of_series(series);
+        self.chains().any(|chain| Some(chain.name.as_str()) == name)
     }
 
     /// Whether it watches tasks and measures nothing itself.

@@ -270,7 +270,7 @@ causes! {
     /// The task was blocked in the kernel: on a disk, memory, or an unknown kernel lock.
     Wait = "wait", Section, ["the task waited in {function}", "the task waited in the kernel"];
     /// The task was running: its own work took the time.
-    OwnWork = "own_work", Idle, ["the task did its own work, mostly in {function}", "the task did its own work"];
+    OwnWork = "own_work", Idle, ["{actor} did its own work", "the task did its own work, mostly in {function}", "the task did its own work"];
     /// The CPU ran below its highest frequency, at which the task's own work would have taken less time.
     SlowClock = "slow_clock", Idle, ["the CPU's clock was below its highest frequency"];
     /// The hypervisor ran something else on the physical CPU (steal time).

@@ -1,6 +1,6 @@
 //! What a search makes smaller.
 
-use crate::plan::Statistic;
+use crate::plan::{Chain, Statistic};
 use crate::units::Nanos;
 use crate::units::as_text;
 use std::fmt;
@@ -36,7 +36,10 @@ impl FromStr for FixGoal {
         if below.is_some() && statistic.unit() != "ns" {
             return Err(format!("`{text}`: {statistic} is not a time; leave out `<` and the value after it"));
         }
-        Ok(Self { series: series.map(str::to_owned), statistic, below })
+        // Only the task probe has chains.
+        let series = series
+            .map(|it| if Chain::of_series(it).is_some() { format!("task/{it}") } else { it.to_owned() });
+        Ok(Self { series, statistic, below })
     }
 }
 
@@ -70,6 +73,8 @@ mod tests {
         assert_eq!("triggers".parse::<FixGoal>().unwrap().statistic, Statistic::TriggerRate);
         assert!("triggers < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
         assert!("timer p98".parse::<FixGoal>().unwrap_err().contains("choose"));
+        let goal: FixGoal = "chain frame p99".parse().unwrap();
+        assert_eq!((goal.series.as_deref(), goal.statistic), (Some("task/chain frame"), Statistic::P99));
         let goal: FixGoal = "timer own max".parse().unwrap();
         assert_eq!((goal.series.as_deref(), goal.statistic), (Some("timer"), Statistic::OwnMax));
         assert_eq!("own p99".parse::<FixGoal>().unwrap().statistic, Statistic::OwnP99);

@@ -6,6 +6,7 @@
 mod audit;
 mod bisect;
 mod cause;
+mod chain;
 mod check;
 mod compare;
 mod copy;
@@ -39,6 +40,7 @@ pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{
     Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledCall, SampledFunction,
 };
+pub use chain::{ChainDoing, ChainPart, ChainPath, ChainRecord, ChainResult};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};
 pub use compare::{
     COMPARE_FORMAT, CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, FactDifference,
@@ -162,6 +164,9 @@ pub struct ProbeResult {
     /// Triggers that said that the application was late (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerResult>,
+    /// Activities over several threads (task only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chains: Vec<ChainResult>,
 }
 
 /// The worst activations of one hour of a watch.

@@ -14,7 +14,8 @@ use whylate_bpf::tasks::TaskWatch;
 use whylate_core::recording::{Activation, Doing, Object, Recording, Wait, Waker};
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, Facts};
-use whylate_explain::activation::{self, CHAIN_BEFORE_NS, convoy_from, looks_back};
+use whylate_explain::activation::{self, CHAIN_BEFORE_NS, Paths, convoy_from, looks_back};
+pub use whylate_explain::activation::{Ends, Path, path_causes};
 use whylate_explain::segments::Surroundings;
 use whylate_host::HostRoot;
 
@@ -23,6 +24,10 @@ const CHAINS_MAX: usize = 16;
 
 /// How many records of each CPU are read for them: if more happens in 100 ms, chains go back less far.
 const CHAIN_RECORDS_MAX: u64 = 8_192;
+
+/// How many records of all CPUs are read for paths of chains, and at most of one CPU: everything that a ring has.
+const PATH_RECORDS_MAX: u64 = 1 << 19;
+const PATH_RECORDS_CPU_MAX: u64 = 65_536;
 
 /// The chains of some activations, one after another, and what the CPUs recorded meanwhile.
 type Chains = (Vec<Vec<WakeLink>>, BTreeMap<CpuId, Recording>);
@@ -104,6 +109,17 @@ impl TaskExplainer {
             Explained { causes, wakeups, lost }
         });
         Ok(explained.collect())
+    }
+
+    /// Where the time of instances of chains went, one after another. Call it soon after [`TaskWatch::poll`].
+    pub fn paths(&self, watch: &TaskWatch, all: &[Ends]) -> Result<Vec<Path>, BpfError> {
+        let Some(from_ns) = all.iter().map(|one| one.begin_ns).min() else { return Ok(Vec::new()) };
+        let most = (PATH_RECORDS_MAX / watch.cpus().len().max(1) as u64).min(PATH_RECORDS_CPU_MAX);
+        let read = |cpu| Ok((cpu, watch.newest_since(cpu, from_ns, most)?));
+        let recordings =
+            watch.cpus().iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let paths = Paths::new(&recordings, &self.surroundings);
+        Ok(all.iter().map(|ends| paths.path(ends)).collect())
     }
 
     /// The activation with the names of the files for which it slept, as far as they are still open, and of the variables.

@@ -35,7 +35,7 @@ pub(crate) fn extent(run: &RunResult) -> String {
         (_, Some(fix)) => format!("search of {}", words::counted(fix.repeats, "repeat")),
         (repeats, None) => words::counted(repeats, "repeat"),
     };
-    let limit = match (plan.limit, plan.deadline()) {
+    let limit = match (plan.limit, plan.deadline().or(plan.chain_deadline())) {
         (Some(limit), _) => format!("limit {limit}"),
         (None, Some(deadline)) => format!("deadline {deadline}"),
         (None, None) => "no limit".to_owned(),

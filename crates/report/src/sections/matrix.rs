@@ -8,15 +8,14 @@ use crate::words::probe_meaning;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, rate, share, value};
-use whylate_core::plan::{Samples, Statistic};
+use whylate_core::plan::{Chain, Samples, Statistic};
 use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
-const MIDDLE: &str = "Figures are those of the worst CPU. The max covers all repeats; other figures are medians of the \
-    repeats.";
-const MIDDLE_AND_CORRECTED: &str = "Figures are those of the worst CPU and count missed periods. The max covers all \
-    repeats; other figures are medians of the repeats.";
+const MIDDLE: &str = "Worst CPU: medians of the repeats; max is the largest of all repeats.";
+const MIDDLE_AND_CORRECTED: &str =
+    "Worst CPU, with missed periods: medians of the repeats; max is the largest.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
@@ -39,7 +38,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         all.iter().zip(&shown).filter(|(_, is_shown)| **is_shown).flat_map(|((_, cells), _)| cells);
     let figures = if shown_cells.any(is_corrected) { MIDDLE_AND_CORRECTED } else { MIDDLE };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
-        let meaning = probe_meaning(SeriesName::of(&name).probe);
+        let of = SeriesName::of(&name);
+        let is_chain = of.series.and_then(Chain::of_series).is_some();
+        let meaning = if is_chain { "how long instances of the chain take" } else { probe_meaning(of.probe) };
         let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(run, &name, &cells)) };
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);

@@ -3,6 +3,7 @@
 mod answers;
 mod audit;
 mod causes;
+mod chains;
 mod comparisons;
 mod copy;
 mod dispatch;
@@ -48,6 +49,7 @@ const RUN: &[fn(&RunResult) -> Vec<Section>] = &[
     late_time::of_run,
     matrix::of_run,
     noise::of_run,
+    chains::of_run,
     tasks::of_run,
     audit::of_run,
     triggers::of_run,

@@ -84,7 +84,7 @@ fn late(run: &RunResult) -> (String, Tone) {
             let is_over = |cell: &&CellResult| worst::largest_in_ns(cell).is_some_and(|max| max > limit.0);
             let over = run.cells.iter().filter(is_over);
             let over: Vec<&str> = over.map(|cell| cell.name.as_str()).collect();
-            if over.is_empty() && run.plan.deadline().is_some() {
+            if over.is_empty() && run.plan.deadline().or(run.plan.chain_deadline()).is_some() {
                 return (format!("Yes: {}.", run.verdict_reason), Tone::Bad);
             }
             let times = run
@@ -105,8 +105,12 @@ fn late(run: &RunResult) -> (String, Tone) {
             (format!("No: no latency exceeded the limit of {limit}{watched}."), Tone::Good)
         }
         (Verdict::Pass, None) => {
-            let deadline = run.plan.deadline().map(|it| format!(" of {it}")).unwrap_or_default();
-            (format!("No: every response was within the deadline{deadline}{watched}."), Tone::Good)
+            let (what, deadline) = match run.plan.deadline() {
+                Some(deadline) => ("response", Some(deadline)),
+                None => ("instance of a chain", run.plan.chain_deadline()),
+            };
+            let deadline = deadline.map(|it| format!(" of {it}")).unwrap_or_default();
+            (format!("No: every {what} was within the deadline{deadline}{watched}."), Tone::Good)
         }
         // A response missed its deadline.
         (Verdict::Fail, None) => (format!("Yes: {}.", run.verdict_reason), Tone::Bad),

@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
+use whylate_core::plan::Chain;
 use whylate_core::quantity::{OVERRUNS, TASK};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
@@ -127,7 +128,8 @@ fn hours(probe: &ProbeResult) -> Vec<Section> {
 fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
     let thread = |spike: &'r Spike| {
         let name = SeriesName::of(spike.probe.as_deref()?);
-        if name.probe == PROBE && name.part.is_none() { name.series } else { None }
+        let series = name.series.filter(|series| Chain::of_series(series).is_none());
+        if name.probe == PROBE && name.part.is_none() { series } else { None }
     };
     let mut all: Vec<(&str, &Spike)> = spikes.filter_map(|spike| Some((thread(spike)?, spike))).collect();
     all.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
@@ -204,7 +206,8 @@ fn section(rows: Vec<Row>, worst: Vec<String>, meaning: &'static str) -> Vec<Sec
 }
 
 fn rows(probe: &ProbeResult, cell: Option<&str>) -> Vec<Row> {
-    let own = probe.cpus.iter().filter(|_| probe.probe == PROBE);
+    let is_thread = |cpu: &&CpuResult| cpu.series.as_deref().and_then(Chain::of_series).is_none();
+    let own = probe.cpus.iter().filter(|_| probe.probe == PROBE).filter(is_thread);
     own.filter(|cpu| cpu.samples > 0).map(|cpu| row(cpu, cell)).collect()
 }
 

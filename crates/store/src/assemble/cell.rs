@@ -2,6 +2,7 @@
 
 use super::Taken;
 use super::causes::Causes;
+use super::chains::ChainSums;
 use super::hours::Hours;
 use super::noise::NoiseData;
 use super::shape::{Shapes, is_of_user};
@@ -17,8 +18,8 @@ use whylate_core::record::{
     TaskRecord,
 };
 use whylate_core::result::{
-    AuditRecord, CellResult, CpuResult, GpuResult, LatencyRecord, Ledger, ProbeResult, RateResult,
-    RepeatProbe, RepeatResult, ThrottledGaps, TriggerMoment, TriggerRecord,
+    AuditRecord, CellResult, ChainPath, ChainRecord, CpuResult, GpuResult, LatencyRecord, Ledger,
+    ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps, TriggerMoment, TriggerRecord,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -60,6 +61,7 @@ pub(super) struct CellData {
     /// How many runs a thread had in each repeat.
     audited_runs: BTreeMap<(String, CpuId, u32), u64>,
     triggers: Triggers,
+    chains: ChainSums,
     pub(super) causes: Causes,
     hours: Hours,
     /// What the hypervisor and the firmware took of the samples of a series, by repeat.
@@ -181,6 +183,16 @@ impl CellData {
 
     pub(super) fn add_moment(&mut self, key: &RowKey, moment: TriggerMoment) -> Taken {
         self.triggers.add_moment(&key.probe, moment);
+        Ok(())
+    }
+
+    pub(super) fn add_chain(&mut self, key: &RowKey, record: &ChainRecord) -> Taken {
+        self.chains.add(&key.probe, record);
+        Ok(())
+    }
+
+    pub(super) fn add_path(&mut self, key: &RowKey, path: ChainPath) -> Taken {
+        self.chains.add_path(&key.probe, path);
         Ok(())
     }
 
@@ -363,6 +375,7 @@ impl CellData {
             let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);
             let measured_ns = spans.map(|(_, (start_ns, end_ns))| end_ns.saturating_sub(*start_ns)).sum();
             probe.triggers = self.triggers.take(&probe.probe, measured_ns);
+            probe.chains = self.chains.take(&probe.probe, measured_ns, &probe.cpus);
         }
         probes
     }

@@ -7,6 +7,7 @@
 
 mod causes;
 mod cell;
+mod chains;
 mod hours;
 mod memory;
 mod noise;
@@ -270,6 +271,8 @@ impl Collector<'_> {
         self.take(rows.audit, |cell, key, row| cell.add_audit(key, row.record));
         self.take(rows.triggers, |cell, key, row| cell.add_trigger(key, &row.record));
         self.take(rows.moments, |cell, key, moment| cell.add_moment(key, moment));
+        self.take(rows.chains, |cell, key, row| cell.add_chain(key, &row.record));
+        self.take(rows.paths, |cell, key, path| cell.add_path(key, path));
         self.take(rows.hwlat, |cell, key, row| cell.causes.add_hwlat(key, row, shapes.spikes_kept));
         self.take(rows.ipis, |cell, key, row| cell.causes.add_ipi(key, row.record));
         self.take(rows.sources, |cell, key, row| cell.causes.add_source(key, row.record));

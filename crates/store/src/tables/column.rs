@@ -10,7 +10,7 @@ use std::str;
 use whylate_core::CpuId;
 use whylate_core::quantity::{Row, TABLE, Valued};
 use whylate_core::record::Interval;
-use whylate_core::result::{AuditKind, CauseKind};
+use whylate_core::result::{AuditKind, CauseKind, ChainDoing};
 
 /// The layout of a column's values before compression; chosen by measurement (`examples/simulate_day.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -323,6 +323,9 @@ values! {
     false AuditKind as ByteArrayType:
         |it, before| Some(bytes(it.name(), before)),
         |it, stored| set(it, text(required(stored)?).and_then(|name| Self::from_name(name).ok_or("unknown finding")));
+    false ChainDoing as ByteArrayType:
+        |it, before| Some(bytes(it.name(), before)),
+        |it, stored| set(it, text(required(stored)?).map(|name| Self::from_name(name).unwrap_or_default()));
     false bool as Int32Type:
         |it, _| Some(i32::from(*it)),
         |it, stored| set(it, required(stored).map(|one| *one != 0));

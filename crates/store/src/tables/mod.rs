@@ -6,6 +6,7 @@
 
 mod audit;
 mod causes;
+mod chains;
 pub(crate) mod column;
 mod counters;
 mod gpus;
@@ -42,7 +43,7 @@ use whylate_core::record::{
     CounterRecord, GpuRecord, HwlatRecord, InterruptRecord, Interval, IpiRecord, OwnRecord, RateRecord,
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
-use whylate_core::result::{AuditRecord, TriggerMoment, TriggerRecord};
+use whylate_core::result::{AuditRecord, ChainPath, ChainRecord, TriggerMoment, TriggerRecord};
 
 /// A row of a table.
 pub(crate) trait Table: Clone + Default + 'static {
@@ -207,6 +208,10 @@ tables! {
     triggers: RowKey, Spanned<TriggerRecord>;
     /// Triggers that were explained.
     moments: RowKey, TriggerMoment;
+    /// What came of chains.
+    chains: RowKey, Spanned<ChainRecord>;
+    /// Where the time of instances of chains went.
+    paths: RowKey, ChainPath;
     /// What graphics devices did.
     gpus: RowKey, GpuRecord;
     /// Samples of the hwlat tracer.
@@ -278,8 +283,8 @@ mod tests {
             let of_probes = documented(&text, "All tables except `rates` also have:");
             match table {
                 RateRecord::NAME => {}
-                // Devices and triggers do not belong to a CPU.
-                GpuRecord::NAME | "triggers" | "moments" => {
+                // Devices, triggers and chains do not belong to a CPU.
+                GpuRecord::NAME | "triggers" | "moments" | "chains" | "paths" => {
                     expected.extend(of_probes.into_iter().filter(|(name, _)| name != "cpu"));
                 }
                 _ => expected.extend(of_probes),

@@ -18,6 +18,7 @@ impl Rows {
                 + self.tasks.len()
                 + self.audit.len()
                 + self.triggers.len()
+                + self.chains.len()
                 + self.gpus.len());
         let causes: usize = self.causes.iter().map(|(_, spike)| causes_bytes(&spike.causes)).sum();
         let moments: usize = self
@@ -26,6 +27,8 @@ impl Rows {
             .flat_map(|(_, it)| &it.threads)
             .map(|it| size_of_val(it) + causes_bytes(&it.causes))
             .sum();
+        let parts = self.paths.iter().flat_map(|(_, path)| &path.parts);
+        let paths: usize = parts.map(|part| size_of_val(part) + part.thread.len()).sum();
         size_of_val(&self.intervals[..])
             + 16 * buckets
             + size_of_val(&self.spikes[..])
@@ -43,6 +46,9 @@ impl Rows {
             + size_of_val(&self.triggers[..])
             + size_of_val(&self.moments[..])
             + moments
+            + size_of_val(&self.chains[..])
+            + size_of_val(&self.paths[..])
+            + paths
             + size_of_val(&self.gpus[..])
             + size_of_val(&self.hwlat[..])
     }

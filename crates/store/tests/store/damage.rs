@@ -25,6 +25,8 @@ fn without(mut rows: Rows, table: &str) -> Rows {
         "audit" => rows.audit.clear(),
         "triggers" => rows.triggers.clear(),
         "moments" => rows.moments.clear(),
+        "chains" => rows.chains.clear(),
+        "paths" => rows.paths.clear(),
         "gpus" => rows.gpus.clear(),
         "hwlat" => rows.hwlat.clear(),
         other => panic!("no table {other}"),

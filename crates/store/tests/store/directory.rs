@@ -42,6 +42,8 @@ fn runs_of_earlier_versions_are_read() {
     expected.audit.clear();
     expected.triggers.clear();
     expected.moments.clear();
+    expected.chains.clear();
+    expected.paths.clear();
     let (found, warnings) = read(&path);
     assert_eq!(found, [expected]);
     assert!(matches!(&warnings[..], [one] if says("not-sealed-earlier-version", one)), "{warnings:?}");

@@ -10,7 +10,8 @@ use whylate_core::record::{
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    AuditKind, AuditRecord, Cause, CauseKind, HwlatSample, TriggerMoment, TriggerRecord, TriggerThread,
+    AuditKind, AuditRecord, Cause, CauseKind, ChainDoing, ChainPart, ChainPath, ChainRecord, HwlatSample,
+    TriggerMoment, TriggerRecord, TriggerThread,
 };
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
@@ -221,6 +222,32 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         };
         (key(cell, repeat, 1, "task"), moment)
     };
+    let chain = |deadline_ns| {
+        let record = ChainRecord {
+            name: "frame".to_owned(),
+            deadline_ns,
+            instances: 50,
+            late: 2,
+            dropped: 1,
+            ..ChainRecord::default()
+        };
+        (key(cell, repeat, 1, "task"), Spanned { span, record })
+    };
+    let path = |at_ns: u64, threads: &[&str]| {
+        let part = |(nth, thread): (u64, &&str)| ChainPart {
+            thread: (*thread).to_owned(),
+            pid: 7,
+            cpu: (nth > 0).then_some(CpuId(1)),
+            what: if nth > 0 { ChainDoing::Preempted } else { ChainDoing::Running },
+            from_ns: at_ns + nth,
+            to_ns: at_ns + nth + 1,
+            by: (nth > 0).then(|| "a b".to_owned()),
+            by_pid: (nth > 0).then_some(9),
+        };
+        let parts = (0..).zip(threads).map(part).collect();
+        let (name, latency_ns, is_whole) = ("frame".to_owned(), 2, !threads.is_empty());
+        (key(cell, repeat, 1, "task"), ChainPath { name, at_ns, latency_ns, is_whole, parts })
+    };
     let hwlat = |inner_ns, nmi| {
         let sample = HwlatSample {
             inner_ns,
@@ -245,6 +272,8 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         audit: vec![audited("write", None), audited("openat", Some("log_line <- update"))],
         triggers: vec![trigger(3), trigger(0)],
         moments: vec![moment(second * SECOND, &["audio", "logger"]), moment(second * SECOND + 1, &[])],
+        chains: vec![chain(Some(20)), chain(None)],
+        paths: vec![path(second * SECOND, &["camera", "show"]), path(second * SECOND + 1, &[])],
         causes: vec![
             (Arc::clone(&timer), explained(vec![cause, Cause::unattributed()], second * SECOND + 7)),
             (Arc::clone(&timer), explained(vec![Cause::unattributed()], second * SECOND + 9)),
@@ -294,7 +323,7 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
 }
 
 /// The tables of which [`rows`] has rows.
-pub(crate) const TABLES: [&str; 16] = [
+pub(crate) const TABLES: [&str; 18] = [
     "histograms",
     "intervals",
     "spikes",
@@ -309,6 +338,8 @@ pub(crate) const TABLES: [&str; 16] = [
     "audit",
     "triggers",
     "moments",
+    "chains",
+    "paths",
     "gpus",
     "hwlat",
 ];
@@ -362,6 +393,13 @@ pub(crate) fn add(directory: &mut RunDirectory, rows: &Rows) {
     for (key, moment) in &rows.moments {
         let span = Span { start_ns: 0, end_ns: 0 };
         directory.rows().add_triggers(key, span, [], [moment.clone()]);
+    }
+    for (key, row) in &rows.chains {
+        directory.rows().add_chains(key, row.span, [row.record.clone()], []);
+    }
+    for (key, path) in &rows.paths {
+        let span = Span { start_ns: 0, end_ns: 0 };
+        directory.rows().add_chains(key, span, [], [path.clone()]);
     }
     for (key, row) in &rows.gpus {
         directory.rows().add_gpus(key, [row.clone()]);

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use whylate_core::Nanos;
-use whylate_core::plan::{Plan, Share};
+use whylate_core::plan::{Chain, Plan, Share};
 use whylate_core::result::{FixAnswer, FixGoal, FixMode, FixRegistration, FixResult, RunState};
 use whylate_explain::advice::{self, profile};
 use whylate_host::Host;
@@ -210,8 +210,9 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
         }
     };
     goal.series = goal.series.or(primary.map(|primary| primary.series));
+    let chains = plan.chains().map(|chain| format!("task/{}", Chain::series_of(&chain.name)));
     let series: Vec<String> =
-        plan.probe.iter().flat_map(whylate_core::plan::ProbePlan::series_names).collect();
+        plan.probe.iter().flat_map(whylate_core::plan::ProbePlan::series_names).chain(chains).collect();
     let wanted = whylate_core::plan::SeriesStatistic {
         series: goal.series.clone().unwrap_or_default(),
         statistic: goal.statistic,

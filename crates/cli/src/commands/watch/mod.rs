@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use view::WatchView;
 use whylate_core::figure::{count, nanoseconds};
-use whylate_core::plan::{CellPlan, KeyError, Plan, ProbePlan, TaskPlan, TracePlan};
+use whylate_core::plan::{CellPlan, Chain, KeyError, Plan, ProbePlan, TaskPlan, TracePlan};
 use whylate_core::result::{Cause, RunResult};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
@@ -28,7 +28,7 @@ use whylate_store::{Keeping, RunInfo};
 pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending> {
     let machine = machine::real(host)?;
     let asked_to_stop = signals::watch()?;
-    let task = arguments.plan();
+    let task = arguments.plan()?;
     let task_deadline = arguments.limit.or(task.deadline);
     // Mistyped values are reported before there is a directory.
     if arguments.limit == Some(Nanos(0)) {
@@ -136,6 +136,7 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
         "begin" => "--begin: ",
         "end" => "--end: ",
         "triggers" => "--trigger: ",
+        "chains" => "--chain: ",
         "last" => "--last: ",
         _ => "",
     };
@@ -146,13 +147,14 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
 fn no_thread(arguments: &WatchArguments) -> String {
     let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
     let marks = "passed the mark --begin and then --end";
-    let ran = if arguments.begin.is_some() { format!("ran, or none {marks}") } else { "ran".to_owned() };
+    let has_marks = !arguments.begin.is_empty() && arguments.chain.is_empty();
+    let ran = if has_marks { format!("ran, or none {marks}") } else { "ran".to_owned() };
     match (&arguments.task, &arguments.priority) {
         (Some(name), _) => {
             format!("no thread called `{name}` {ran}; {list}, and the kernel cuts names to 15 bytes")
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
-        (None, None) if arguments.begin.is_some() => format!("none of the watched threads {marks}"),
+        (None, None) if has_marks => format!("none of the watched threads {marks}"),
         (None, None) => "none of the watched threads ran and then slept".to_owned(),
     }
 }
@@ -287,7 +289,8 @@ impl Audience for WatchScreen {
 
 /// The worst activation with its cause, and the number of activations, in one line: a narrow terminal shows its start.
 fn summary(tasks: &[TaskLine], triggers: Option<&TriggerLine>) -> String {
-    let activations: u64 = tasks.iter().map(|task| task.activations).sum();
+    let threads = || tasks.iter().filter(|task| Chain::of_series(&task.name).is_none());
+    let activations: u64 = threads().map(|task| task.activations).sum();
     let missed: u64 = tasks.iter().map(|task| task.missed).sum();
     let worst =
         tasks.iter().filter_map(|task| Some((task.worst.as_ref()?, task))).max_by_key(|((ns, _), _)| *ns);
@@ -296,8 +299,9 @@ fn summary(tasks: &[TaskLine], triggers: Option<&TriggerLine>) -> String {
         format!("worst {} of {}{why}", nanoseconds(*ns), task.name)
     });
     let late = (missed > 0).then(|| format!("{} late", count(missed)));
-    let threads = if tasks.len() == 1 { "thread" } else { "threads" };
-    let all = format!("{} activations of {} {threads}", count(activations), tasks.len());
+    let number = threads().count();
+    let word = if number == 1 { "thread" } else { "threads" };
+    let all = format!("{} activations of {number} {word}", count(activations));
     triggers.map(described).into_iter().chain(worst).chain(late).chain([all]).collect::<Vec<_>>().join(", ")
 }
 

@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
+use whylate_core::plan::Chain;
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike, TriggerLine};
@@ -154,11 +155,12 @@ impl WatchView {
         if self.elapsed.0 == 0 {
             return "whylate watch: starting".to_owned();
         }
-        let activations: u64 = self.tasks.iter().map(|task| task.activations).sum();
+        let threads = || self.tasks.iter().filter(|task| Chain::of_series(&task.name).is_none());
+        let activations: u64 = threads().map(|task| task.activations).sum();
+        let number = threads().count();
         format!(
-            "whylate watch: {} {}, {} activations in {}, sorted by {}{}",
-            self.tasks.len(),
-            if self.tasks.len() == 1 { "thread" } else { "threads" },
+            "whylate watch: {number} {}, {} activations in {}, sorted by {}{}",
+            if number == 1 { "thread" } else { "threads" },
             count(activations),
             nanoseconds(self.elapsed.0),
             self.order.name(),

@@ -1,6 +1,7 @@
 //! The probes of a plan: one file for each, with its keys, their defaults and checks, and what its samples are.
 
 mod access;
+mod chain;
 mod condition;
 mod dispatch;
 mod facts;
@@ -15,6 +16,7 @@ mod tracer;
 mod trigger;
 
 pub use access::{AGAIN as ACCESS_AGAIN, AccessPlan, FIRST as ACCESS_FIRST};
+pub use chain::{Chain, ChainMark, ChainPlan};
 pub use condition::{Comparison, Condition, Operand};
 pub use dispatch::{DispatchPlan, DispatchSource};
 pub use facts::{Judged, MeasuringTask, ProbeFacts, Samples};

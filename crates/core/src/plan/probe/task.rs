@@ -1,6 +1,6 @@
 //! The task probe: the user's own threads, watched and not changed.
 
-use super::{Mark, MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples, Trigger};
+use super::{Chain, ChainPlan, Mark, MeasuringTask, Policy, ProbeFacts, ProbeWords, Samples, Trigger};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
 use crate::plan::kinds::KeyError;
 use crate::units::Nanos;
@@ -56,6 +56,9 @@ pub struct TaskPlan {
     pub triggers: Vec<String>,
     /// The time before a trigger in which every thread's longest activation is explained (default `50ms`).
     pub last: Option<Nanos>,
+    /// Activities over several threads, each from a mark in one thread to a mark in another.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub chains: Box<[ChainPlan]>,
 }
 
 /// What an activation of a watched thread is.
@@ -149,6 +152,14 @@ impl TaskPlan {
         Trigger::parse_all(&self.triggers, self.last, !self.command.is_empty())
     }
 
+    /// The chains, with their marks.
+    ///
+    /// # Errors
+    /// When a mark is not one, or two chains have the same name.
+    pub fn chains(&self) -> Result<Vec<Chain>, KeyError> {
+        Chain::parse_all(&self.chains)
+    }
+
     /// The time before a trigger that is explained.
     pub fn last(&self) -> Nanos {
         self.last.unwrap_or(Trigger::LAST)
@@ -199,6 +210,7 @@ impl ProbeWords for TaskPlan {
         }
         self.marks()?;
         self.triggers()?;
+        self.chains()?;
         if !self.allow.is_empty() && !self.audit {
             return Err(KeyError::new("allow", "needs `audit = true`: it allows findings of the audit"));
         }

@@ -161,6 +161,17 @@ impl Lane {
         }
     }
 
+    /// Counts an instance of a chain.
+    pub(super) fn count_instance(&mut self, latency_ns: u64, is_late: bool) {
+        self.response.0.record(latency_ns);
+        self.response.1.record(latency_ns);
+        self.missed.0 += u64::from(is_late);
+        self.missed.1 += u64::from(is_late);
+        if let Some(last) = self.strip.back_mut() {
+            *last = (*last).max(latency_ns);
+        }
+    }
+
     pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
         let response_ns = activation.response_ns();
         // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
@@ -341,13 +352,11 @@ impl Lane {
         line
     }
 
-    pub(super) fn take(&mut self, batch: &mut Batch) {
-        self.is_stored = true;
-        let (start_ns, end_ns, cpu) = (batch.start_ns, batch.end_ns, self.home);
-        let interval = |series: String, histogram: Histogram| Interval {
-            cpu,
-            start_ns,
-            end_ns,
+    fn interval(&self, batch: &Batch, series: String, histogram: &Histogram) -> Interval {
+        Interval {
+            cpu: self.home,
+            start_ns: batch.start_ns,
+            end_ns: batch.end_ns,
             series: Some(series),
             samples: histogram.count(),
             sum_ns: u64::try_from(histogram.sum()).unwrap_or(u64::MAX),
@@ -355,8 +364,22 @@ impl Lane {
             max_ns: histogram.max(),
             histogram: histogram.buckets().collect(),
             ..Interval::default()
-        };
-        let response = interval(self.name.clone(), std::mem::take(&mut self.response.0));
+        }
+    }
+
+    /// The latencies of a chain have no parts that each of them has.
+    pub(super) fn take_chain(&mut self, batch: &mut Batch) {
+        let response = std::mem::take(&mut self.response.0);
+        let quantities = Quantities::default().with(OVERRUNS, std::mem::take(&mut self.missed.0));
+        let interval = self.interval(batch, self.name.clone(), &response);
+        batch.intervals.push(Interval { quantities, ..interval });
+    }
+
+    pub(super) fn take(&mut self, batch: &mut Batch) {
+        self.is_stored = true;
+        let cpu = self.home;
+        let response = std::mem::take(&mut self.response.0);
+        let response = self.interval(batch, self.name.clone(), &response);
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
         let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
         let (unseen, unseen_max_ns) = std::mem::take(&mut self.unseen_now);
@@ -368,8 +391,8 @@ impl Lane {
             .with(UNSEEN, (unseen > 0).then_some(unseen))
             .with(UNSEEN_MAX_NS, (unseen > 0).then_some(unseen_max_ns));
         batch.intervals.push(Interval { quantities, ..response });
-        for (part, histogram) in PARTS.iter().zip(&mut self.parts) {
-            batch.intervals.push(interval(format!("{}/{part}", self.name), std::mem::take(histogram)));
+        for (part, histogram) in PARTS.iter().zip(std::mem::take(&mut self.parts)) {
+            batch.intervals.push(self.interval(batch, format!("{}/{part}", self.name), &histogram));
         }
         let fresh = TaskRecord { series: None, ..TaskRecord::default() };
         let record = std::mem::replace(&mut self.record, fresh);

@@ -6,8 +6,9 @@ use super::{NAMED_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Cut, Doubt, Watched};
+use whylate_core::plan::Chain;
 use whylate_core::record::{SpikeCauses, SpikeRecord};
-use whylate_core::result::{AuditRecord, HourResult};
+use whylate_core::result::{AuditRecord, Cause, ChainPart, HourResult};
 use whylate_core::{CpuId, Nanos, Warning, WarningCode};
 use whylate_record::tasks::Explained;
 
@@ -31,6 +32,22 @@ pub(super) enum Of {
     Wakeup,
 }
 
+/// An instance of a chain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChainSample {
+    pub(super) begin_ns: u64,
+    pub(super) at_ns: u64,
+    /// Where it ended.
+    pub(super) cpu: CpuId,
+    pub(super) is_late: bool,
+}
+
+impl ChainSample {
+    pub(super) fn latency_ns(&self) -> u64 {
+        self.at_ns.saturating_sub(self.begin_ns)
+    }
+}
+
 /// All threads.
 pub(super) struct Lanes {
     begin_ns: u64,
@@ -41,6 +58,8 @@ pub(super) struct Lanes {
     worst: usize,
     spikes: Vec<SpikeRecord>,
     causes: Vec<SpikeCauses>,
+    /// The chains that had an instance, by their number.
+    chains: BTreeMap<usize, Lane>,
     activations: u64,
     /// Where the activation that was added last was counted.
     last_lane: usize,
@@ -84,6 +103,7 @@ impl Lanes {
             worst,
             spikes: Vec::new(),
             causes: Vec::new(),
+            chains: BTreeMap::new(),
             activations: 0,
             last_lane: 0,
         }
@@ -121,6 +141,40 @@ impl Lanes {
             wanted.push(Of::Wakeup);
         }
         wanted
+    }
+
+    /// Counts an instance of the chain `nth`; returns its number if it is to be explained.
+    pub(super) fn add_instance(&mut self, nth: usize, series: &str, instance: &ChainSample) -> Option<u64> {
+        let number = self.activations;
+        self.activations += 1;
+        let (latency_ns, home) = (instance.latency_ns(), instance.cpu);
+        let new = || Lane::new(series.to_owned(), home, 0, self.worst);
+        let lane = self.chains.entry(nth).or_insert_with(new);
+        lane.count_instance(latency_ns, instance.is_late);
+        let hour = instance.at_ns.saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
+        (lane.is_worst((latency_ns, number), hour) || instance.is_late).then_some(number)
+    }
+
+    /// Keeps an explained instance of the chain `nth`.
+    pub(super) fn explain_instance(
+        &mut self,
+        nth: usize,
+        number: u64,
+        instance: &ChainSample,
+        parts: &[ChainPart],
+        causes: Vec<Cause>,
+    ) {
+        let Some(lane) = self.chains.get_mut(&nth) else { return };
+        let (at_ns, latency_ns, cpu) = (instance.at_ns, instance.latency_ns(), lane.home);
+        lane.show(spike::of_chain(instance.begin_ns, latency_ns, parts, causes.clone()));
+        let series = Some(lane.name.clone());
+        self.spikes.push(SpikeRecord {
+            at_ns,
+            latency_ns,
+            sample: number,
+            ..SpikeRecord::of(cpu, series.clone())
+        });
+        self.causes.push(SpikeCauses { cpu, series, at_ns, latency_ns, causes, lost: 0 });
     }
 
     /// Whether a response is the longest of its thread so far, or longer than its deadline.
@@ -348,7 +402,7 @@ impl Lanes {
 
     /// The state of the threads so far.
     pub(super) fn lines(&mut self) -> Vec<TaskLine> {
-        self.lanes.iter_mut().map(Lane::line).collect()
+        self.chains.values_mut().chain(&mut self.lanes).map(Lane::line).collect()
     }
 
     /// Lists findings of an audit under the series of their threads; those of threads without an activation are left out.
@@ -367,6 +421,7 @@ impl Lanes {
         for lane in &mut self.lanes {
             lane.take(&mut batch);
         }
+        self.chains.values_mut().for_each(|lane| lane.take_chain(&mut batch));
         batch.spikes = std::mem::take(&mut self.spikes);
         batch.causes = std::mem::take(&mut self.causes);
         batch
@@ -377,5 +432,9 @@ impl Lanes {
 fn plain(command: &str) -> String {
     let name: String =
         command.chars().map(|letter| if matches!(letter, '/' | '#') { ':' } else { letter }).collect();
-    if name.is_empty() { "?".to_owned() } else { name }
+    if name.is_empty() {
+        return "?".to_owned();
+    }
+    // A series of that name has the latencies of a chain.
+    Chain::of_series(&name).map_or(name.clone(), |rest| format!("chain:{rest}"))
 }

@@ -6,6 +6,7 @@
 //! With marks in the plan, an activation lasts from one mark to the other, and every sleep between them is in the middle of
 //! its work.
 
+mod chains;
 mod deadlines;
 mod lane;
 mod lanes;
@@ -18,8 +19,9 @@ mod triggers;
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Happened, Measuring, Observer, Outcome};
+use chains::ChainWatch;
 use lanes::{Counted, Lanes, Of};
-use source::Source;
+use source::{KeptRecords, Source};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use triggers::Triggers;
@@ -124,6 +126,13 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
     plan.marks().map_err(|error| ProbeError::Failed(error.to_string()))
 }
 
+fn kept(plan: &TaskPlan) -> KeptRecords {
+    KeptRecords {
+        ns: triggers::keep_ns(plan).max(chains::keep_ns(plan)),
+        every_switch: !plan.chains.is_empty(),
+    }
+}
+
 /// Checks that what a plan wants to watch exists, if it has to exist at the start: its process, its control group, its
 /// program.
 ///
@@ -132,6 +141,7 @@ fn marks(plan: &TaskPlan) -> Result<Option<[Mark; 2]>, ProbeError> {
 pub fn find_tasks(plan: &TaskPlan, host: &HostRoot) -> Result<(), ProbeError> {
     target(plan, host)?;
     triggers::check(plan)?;
+    chains::check(plan)?;
     for mark in marks(plan)?.iter().flatten() {
         place_of(mark).map_err(ProbeError::Failed)?;
     }
@@ -171,9 +181,10 @@ pub fn try_to_watch(
         facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
-        triggers::keep_ns(plan),
+        kept(plan),
     )?;
     triggers.as_mut().map_or(Ok(()), |triggers| triggers.wait_in_kernel(plan, &mut source))?;
+    ChainWatch::start(plan, &mut source)?;
     if plan.audit { source.audit() } else { Ok(()) }
 }
 
@@ -191,7 +202,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         &facts,
         marks(plan)?.as_ref(),
         plan.per.unwrap_or_default(),
-        triggers::keep_ns(plan),
+        kept(plan),
     )?;
     let begin_ns = clock::now().0;
     let mut watching = Watching {
@@ -204,12 +215,14 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         unended: 0,
         clock_jumps: 0,
         triggers: Triggers::start(plan)?,
+        chains: None,
     };
     watching.watch.keep_stacks(STACK_MIN_NS);
     watching.watch.divide_above(watching.divided_above_ns());
     if let Some(triggers) = &mut watching.triggers {
         triggers.wait_in_kernel(plan, &mut watching.watch)?;
     }
+    watching.chains = ChainWatch::start(plan, &mut watching.watch)?;
     if plan.audit {
         watching.watch.audit()?;
     }
@@ -221,6 +234,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         std::thread::sleep(LOOK_EVERY);
         watching.look(observer)?;
         watching.look_at_triggers(observer, false)?;
+        watching.look_at_chains(observer, false)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
@@ -240,6 +254,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
             watching.look_at_triggers(observer, true)?;
+            watching.look_at_chains(observer, true)?;
             watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
@@ -250,6 +265,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             let mut batch = watching.lanes.take(watching.start_ns, clock::now().0);
             batch.audit = watching.lanes.place(watching.watch.audited(), &plan.allow);
             batch.triggers = watching.triggers.as_mut().map(Triggers::take).unwrap_or_default();
+            batch.chains = watching.chains.as_mut().map(ChainWatch::take_records).unwrap_or_default();
             watching.start_ns = batch.end_ns;
             observer.batch(batch).map_err(ProbeError::Observer)?;
         }
@@ -277,6 +293,7 @@ struct Watching {
     unended: u64,
     clock_jumps: u64,
     triggers: Option<Triggers>,
+    chains: Option<ChainWatch>,
 }
 
 impl Watching {
@@ -307,6 +324,12 @@ impl Watching {
             triggers.wait_for_output();
         }
         triggers.look(&mut self.watch, &mut self.lanes, observer, is_over)
+    }
+
+    /// Counts the instances of chains that ended, and explains the worst; all of them if the watch `is_over`.
+    fn look_at_chains(&mut self, observer: &mut dyn Observer, is_over: bool) -> Result<(), ProbeError> {
+        let Some(chains) = &mut self.chains else { return Ok(()) };
+        chains.look(&mut self.watch, &mut self.lanes, observer, is_over)
     }
 
     fn tell(&mut self, observer: &mut dyn Observer) {

@@ -6,17 +6,27 @@ use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{
-    Activation, Activations, Cut, Doubt, OwnTaskWatch, TaskLosses, TaskTarget, TaskWatch, Triggered, Watched,
+    Activation, Activations, Cut, Doubt, OwnTaskWatch, Passed, TaskLosses, TaskTarget, TaskWatch, Triggered,
+    Watched,
 };
-use whylate_core::plan::{Mark, Per, Trigger};
+use whylate_core::plan::{ChainMark, Mark, Per, Trigger};
 use whylate_core::result::AuditRecord;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
-use whylate_record::tasks::{Explained, TaskExplainer};
+use whylate_record::tasks::{Ends, Explained, Path, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
 const WITHOUT_PROGRAMS: &str = "latencies begin when a thread first runs after a wake-up, and end with its next sleep. Not recorded: how long wake-ups took, which thread had the CPU, what the thread slept for, what woke it";
+
+/// What the kernel's records have to show.
+#[derive(Clone, Copy)]
+pub(super) struct KeptRecords {
+    /// How far back they go.
+    pub(super) ns: u64,
+    /// Also threads that are not watched.
+    pub(super) every_switch: bool,
+}
 
 pub(super) enum Source {
     Kernel(Box<TaskWatch>, TaskExplainer),
@@ -37,14 +47,14 @@ impl Source {
         facts: &Facts,
         marks: Option<&[Mark; 2]>,
         per: Per,
-        keep_ns: u64,
+        kept: KeptRecords,
     ) -> Result<Self, ProbeError> {
         let by = match per {
             Per::Rhythm => Activations::ByRhythm,
             Per::Wakeup => Activations::PerWakeup,
             Per::Period(period) => Activations::PerPeriod(period.map(|period| period.0)),
         };
-        let refusal = match TaskWatch::start_keeping(host, cpus, target, keep_ns) {
+        let refusal = match TaskWatch::start_keeping(host, cpus, target, kept.ns, kept.every_switch) {
             Ok(mut watch) => {
                 if let Some(marks) = marks {
                     watch.mark(marks).map_err(|error| failed(&error))?;
@@ -55,7 +65,7 @@ impl Source {
                 }
                 return Ok(Self::Kernel(Box::new(watch), TaskExplainer::new(host, facts)));
             }
-            Err(error) if error.has_substitute() && marks.is_none() => error,
+            Err(error) if error.has_substitute() && marks.is_none() && !kept.every_switch => error,
             Err(error) => return Err(failed(&error)),
         };
         match OwnTaskWatch::start(host, cpus, target) {
@@ -119,6 +129,35 @@ impl Source {
             Self::Own(_, refusal, _) => Err(ProbeError::Unavailable(format!(
                 "triggers on calls, trace_marker texts and xruns need BPF programs: {refusal}"
             ))),
+        }
+    }
+
+    /// Records each pass of an end of a chain; returns the number of its rule.
+    pub(super) fn pass(&mut self, mark: &ChainMark) -> Result<u32, ProbeError> {
+        match self {
+            Self::Kernel(watch, _) => watch.pass(mark).map_err(|error| {
+                let text = format!("cannot watch the chain: {error}");
+                if error.is_unavailable() { ProbeError::Unavailable(text) } else { ProbeError::Failed(text) }
+            }),
+            Self::Own(_, refusal, _) => {
+                Err(ProbeError::Unavailable(format!("chains need BPF programs: {refusal}")))
+            }
+        }
+    }
+
+    /// The passes of ends of chains since the last call.
+    pub(super) fn passed(&mut self) -> Vec<Passed> {
+        match self {
+            Self::Kernel(watch, _) => watch.passed(),
+            Self::Own(..) => Vec::new(),
+        }
+    }
+
+    /// Where the time of instances of chains went.
+    pub(super) fn paths(&self, all: &[Ends]) -> Result<Vec<Path>, ProbeError> {
+        match self {
+            Self::Kernel(watch, explainer) => explainer.paths(watch, all).map_err(|error| failed(&error)),
+            Self::Own(..) => Ok(vec![Path::default(); all.len()]),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::measure::TaskSpike;
 use whylate_bpf::tasks::{Activation, Budget, Doing, Stage, Wait, Waker};
 use whylate_core::figure;
 use whylate_core::record::SpikeRecord;
-use whylate_core::result::{Cause, CauseKind, TimelineSegment, WakeLink};
+use whylate_core::result::{Cause, CauseKind, ChainDoing, ChainPart, TimelineSegment, WakeLink};
 
 /// The activation with its causes, stage by stage.
 pub(super) fn explained(activation: &Activation, causes: Vec<Cause>, wakeups: Vec<WakeLink>) -> TaskSpike {
@@ -27,6 +27,32 @@ pub(super) fn explained(activation: &Activation, causes: Vec<Cause>, wakeups: Ve
         }
     }
     TaskSpike { due_ns: activation.due_ns, latency_ns: activation.response_ns(), causes, wakeups, timeline }
+}
+
+/// An instance of a chain with its causes, part by part.
+pub(super) fn of_chain(due_ns: u64, latency_ns: u64, parts: &[ChainPart], causes: Vec<Cause>) -> TaskSpike {
+    let kind = |what| match what {
+        ChainDoing::Running => Some(CauseKind::OwnWork),
+        ChainDoing::Runnable | ChainDoing::Preempted => Some(CauseKind::Thread),
+        ChainDoing::Interrupted => Some(CauseKind::Irq),
+        ChainDoing::Timer | ChainDoing::Interrupt | ChainDoing::Thread => Some(CauseKind::Wait),
+        ChainDoing::Unknown => None,
+    };
+    let segment = |part: &ChainPart| TimelineSegment {
+        from_ns: part.from_ns,
+        to_ns: part.to_ns,
+        cpu: part.cpu.unwrap_or_default(),
+        what: format!("{}: {}", part.thread, part.sentence()),
+        kind: kind(part.what),
+        function: None,
+    };
+    TaskSpike {
+        due_ns,
+        latency_ns,
+        causes,
+        timeline: parts.iter().map(segment).collect(),
+        ..TaskSpike::default()
+    }
 }
 
 fn segment(stage: &Stage, what: String) -> TimelineSegment {

@@ -1,0 +1,204 @@
+//! Chains: activities over several threads, from a mark in one thread to a mark in another.
+//!
+//! Programs in the kernel record each pass of a mark. Passes are joined to instances, whose latencies are a series of the
+//! probe. The worst and the late instances are explained a moment after their end, when all CPUs have recorded what they did.
+
+mod join;
+
+use super::lanes::{ChainSample, Lanes};
+use super::source::Source;
+use crate::error::ProbeError;
+use crate::measure::{Happened, Observer};
+use join::{Instance, Joiner, in_order};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use whylate_bpf::tasks::{Passed, check_chain_mark};
+use whylate_core::plan::{Chain, ChainMark, TaskPlan};
+use whylate_core::result::{Cause, ChainPath, ChainRecord};
+use whylate_record::tasks::{Ends, path_causes};
+use whylate_sys::clock;
+
+/// What the CPUs did until the end of an instance is recorded by then.
+const RIPE_NS: u64 = 60_000_000;
+/// At most this many instances are explained at each look, the longest late ones first.
+const AT_ONCE_MAX: usize = 8;
+/// A chain without a deadline is assumed to take about this long.
+const USUAL_NS: u64 = 200_000_000;
+/// The kernel's records are kept for this long after an instance ended.
+const LOOKED_AT_AFTER_NS: u64 = RIPE_NS + 140_000_000;
+
+/// The chains of a watch.
+pub(super) struct ChainWatch {
+    all: Vec<OneChain>,
+    is_end: BTreeMap<u32, bool>,
+    waiting: Vec<Unexplained>,
+    /// Since the last stored interval.
+    paths: Vec<ChainPath>,
+    is_stored: bool,
+}
+
+struct OneChain {
+    chain: Chain,
+    /// For begin and end.
+    rules: [u32; 2],
+    joiner: Joiner,
+}
+
+/// An instance that is to be explained.
+struct Unexplained {
+    nth: usize,
+    number: u64,
+    instance: Instance,
+}
+
+fn parsed(plan: &TaskPlan) -> Result<Vec<Chain>, ProbeError> {
+    plan.chains().map_err(|error| ProbeError::Failed(error.to_string()))
+}
+
+/// Checks that the marks of the chains are there.
+pub(super) fn check(plan: &TaskPlan) -> Result<(), ProbeError> {
+    for chain in parsed(plan)? {
+        for (which, mark) in [("begin", &chain.begin), ("end", &chain.end)] {
+            check_chain_mark(mark)
+                .map_err(|why| ProbeError::Failed(format!("{which} of chain `{}`: {why}", chain.name)))?;
+        }
+    }
+    Ok(())
+}
+
+/// How long the kernel's records have to be kept: a late instance lasted longer than its deadline.
+pub(super) fn keep_ns(plan: &TaskPlan) -> u64 {
+    let longest =
+        plan.chains.iter().map(|chain| chain.deadline.map_or(USUAL_NS, |it| it.0).saturating_mul(4)).max();
+    longest.map_or(0, |longest_ns| longest_ns.saturating_add(LOOKED_AT_AFTER_NS))
+}
+
+impl ChainWatch {
+    /// Begins to record the passes of the marks; `None` without a chain.
+    pub(super) fn start(plan: &TaskPlan, watch: &mut Source) -> Result<Option<Self>, ProbeError> {
+        let mut chains = Self {
+            all: Vec::new(),
+            is_end: BTreeMap::new(),
+            waiting: Vec::new(),
+            paths: Vec::new(),
+            is_stored: false,
+        };
+        for chain in parsed(plan)? {
+            let rules = [watch.pass(&chain.begin)?, watch.pass(&chain.end)?];
+            chains.is_end.extend(rules.into_iter().zip([false, true]));
+            let joiner = Joiner::new(&chain.name, chain.has_values(), chain.deadline.map(|it| it.0));
+            chains.all.push(OneChain { chain, rules, joiner });
+        }
+        Ok(Some(chains).filter(|chains| !chains.all.is_empty()))
+    }
+
+    /// Counts the instances that ended, and explains those for which there was time enough; all of them if the watch
+    /// `is_over`.
+    pub(super) fn look(
+        &mut self,
+        watch: &mut Source,
+        lanes: &mut Lanes,
+        observer: &mut dyn Observer,
+        is_over: bool,
+    ) -> Result<(), ProbeError> {
+        let now_ns = clock::now().0;
+        let mut passes = watch.passed();
+        in_order(&mut passes, &self.is_end);
+        for pass in passes {
+            self.take(pass, lanes);
+        }
+        for (nth, one) in self.all.iter_mut().enumerate() {
+            one.joiner.forget(now_ns);
+            let unended = if is_over { one.joiner.unended(now_ns) } else { Vec::new() };
+            // What they wait for is not known before they end.
+            for instance in unended {
+                lanes.add_instance(nth, &one.chain.series(), &sample(&instance));
+                one.joiner.record.unexplained += 1;
+            }
+        }
+        let is_ripe = |it: &mut Unexplained| is_over || it.instance.end.at_ns + RIPE_NS <= now_ns;
+        let mut ripe: Vec<Unexplained> = self.waiting.extract_if(.., is_ripe).collect();
+        ripe.sort_by_key(|it| Reverse((it.instance.is_late, it.instance.latency_ns())));
+        for left in ripe.drain(ripe.len().min(AT_ONCE_MAX)..) {
+            self.all[left.nth].joiner.record.unexplained += u64::from(left.instance.is_late);
+        }
+        self.explain(&ripe, watch, lanes, observer)
+    }
+
+    fn take(&mut self, pass: Passed, lanes: &mut Lanes) {
+        let found = self.all.iter_mut().enumerate().find(|(_, one)| one.rules.contains(&pass.rule));
+        let Some((nth, one)) = found else { return };
+        let is_begin = pass.rule == one.rules[0];
+        let mark = if is_begin { &one.chain.begin } else { &one.chain.end };
+        if !is_by(mark, &pass) {
+            return;
+        }
+        if is_begin {
+            one.joiner.begin(pass);
+        } else if let Some(instance) = one.joiner.end(pass)
+            && let Some(number) = lanes.add_instance(nth, &one.chain.series(), &sample(&instance))
+        {
+            self.waiting.push(Unexplained { nth, number, instance });
+        }
+    }
+
+    fn explain(
+        &mut self,
+        ripe: &[Unexplained],
+        watch: &Source,
+        lanes: &mut Lanes,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ProbeError> {
+        let ends: Vec<Ends> = ripe.iter().map(|it| ends(&it.instance)).collect();
+        for (Unexplained { nth, number, instance }, path) in ripe.iter().zip(watch.paths(&ends)?) {
+            let causes = path_causes(&path, instance.is_uncertain);
+            if instance.is_late {
+                observer.happened(Happened::Late {
+                    thread: self.all[*nth].chain.series(),
+                    pid: instance.end.thread,
+                    latency_ns: instance.latency_ns(),
+                    cause: causes.first().map(Cause::sentence),
+                });
+            }
+            lanes.explain_instance(*nth, *number, &sample(instance), &path.parts, causes);
+            self.paths.push(ChainPath {
+                name: self.all[*nth].chain.name.clone(),
+                at_ns: instance.end.at_ns,
+                latency_ns: instance.latency_ns(),
+                is_whole: path.is_whole,
+                parts: path.parts,
+            });
+        }
+        Ok(())
+    }
+
+    /// What came since the last call. The first time, each chain has a record, also without an instance.
+    pub(super) fn take_records(&mut self) -> (Vec<ChainRecord>, Vec<ChainPath>) {
+        let mut records: Vec<ChainRecord> = self.all.iter_mut().map(|one| one.joiner.take()).collect();
+        if std::mem::replace(&mut self.is_stored, true) {
+            records.retain(|record| !record.is_empty());
+        }
+        (records, std::mem::take(&mut self.paths))
+    }
+}
+
+fn is_by(mark: &ChainMark, pass: &Passed) -> bool {
+    mark.thread.as_ref().is_none_or(|thread| *thread == pass.command)
+}
+
+fn ends(instance: &Instance) -> Ends {
+    let Instance { begin, end, .. } = instance;
+    Ends {
+        begin_ns: begin.at_ns,
+        begin_thread: begin.thread,
+        end_ns: end.at_ns,
+        end_thread: end.thread,
+        end_command: end.command.clone(),
+        end_cpu: end.cpu,
+    }
+}
+
+fn sample(instance: &Instance) -> ChainSample {
+    let Instance { begin, end, is_late, .. } = instance;
+    ChainSample { begin_ns: begin.at_ns, at_ns: end.at_ns, cpu: end.cpu, is_late: *is_late }
+}
