@@ -193,7 +193,7 @@ impl WatchArguments {
             allow: self.allow.clone(),
             triggers: self.trigger.clone(),
             last: self.last,
-            chains,
+            chains: chains.into(),
         })
     }
 }

@@ -226,7 +226,7 @@ impl Plan {
 
     /// The chains that it watches.
     pub fn chains(&self) -> impl Iterator<Item = &ChainPlan> {
-        self.tasks().flat_map(|task| &task.chains)
+        self.tasks().flat_map(|task| task.chains.iter())
     }
 
     /// The longest deadline of its chains.

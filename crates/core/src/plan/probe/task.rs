@@ -57,8 +57,8 @@ pub struct TaskPlan {
     /// The time before a trigger in which every thread's longest activation is explained (default `50ms`).
     pub last: Option<Nanos>,
     /// Activities over several threads, each from a mark in one thread to a mark in another.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub chains: Vec<ChainPlan>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub chains: Box<[ChainPlan]>,
 }
 
 /// What an activation of a watched thread is.
