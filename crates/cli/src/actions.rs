@@ -86,29 +86,33 @@ pub(crate) struct Actions {
     failures: Arc<Mutex<Vec<String>>>,
 }
 
+/// Checks the order of the actions, and whether this machine has what they need.
+pub(crate) fn check(late: &[Action], triggers: &[Action]) -> Result<()> {
+    let is_inner_stop =
+        |actions: &[Action]| actions.iter().rev().skip(1).any(|action| *action == Action::Stop);
+    if is_inner_stop(late) || is_inner_stop(triggers) {
+        bail!("the action `stop` must be the last one");
+    }
+    if late.iter().chain(triggers).any(|action| *action == Action::Snapshot) && !Path::new(SNAPSHOT).exists()
+    {
+        bail!(
+            "the action `snapshot` needs {SNAPSHOT}: mount tracefs (`mount -t tracefs tracefs /sys/kernel/tracing`); \
+             the kernel needs CONFIG_TRACER_SNAPSHOT"
+        );
+    }
+    Ok(())
+}
+
 impl Actions {
-    /// `None` without any. What they need is looked for now. A program on the terminal would disturb a view, so then
-    /// `is_quiet` commands print nothing.
+    /// `None` without any. Commands that print would disturb a view of the whole terminal: `is_quiet` then.
     pub(crate) fn start(
         late: &[Action],
         triggers: &[Action],
         stop: &Arc<AtomicBool>,
         is_quiet: bool,
     ) -> Result<Option<Self>> {
-        let all = || late.iter().chain(triggers);
-        if all().next().is_none() {
+        if late.is_empty() && triggers.is_empty() {
             return Ok(None);
-        }
-        if all().any(|action| *action == Action::Snapshot) && !Path::new(SNAPSHOT).exists() {
-            bail!(
-                "the action `snapshot` needs {SNAPSHOT}: mount tracefs (`mount -t tracefs tracefs /sys/kernel/tracing`); \
-                 the kernel needs CONFIG_TRACER_SNAPSHOT"
-            );
-        }
-        if triggers.contains(&Action::Stop) && triggers.last() != Some(&Action::Stop)
-            || late.contains(&Action::Stop) && late.last() != Some(&Action::Stop)
-        {
-            bail!("the action `stop` must be the last one");
         }
         // One moment waits while the actions of another one go on.
         let (sender, moments) = sync_channel(1);

@@ -174,20 +174,20 @@ fn new_secret_memory_flushes_the_other_cpu_and_used_memory_does_not() {
     }
     let _alone = ALONE.lock();
     let read = || Counts::read(&HostRoot::real()).unwrap().of("CAL", victim).unwrap_or(0);
-    let in_a_second = || {
+    let counted_calls = || {
         let before = read();
         std::thread::sleep(Duration::from_secs(1));
         (read() - before) as f64
     };
     let calls = |reuse| {
         let mut load = start(secret(reuse))?;
-        let calls = in_a_second();
+        let calls = counted_calls();
         Ok((calls, events(&load.stop()?)))
     };
     // Other programs flush as well: their calls are subtracted, and a round with too many is repeated.
     let mut said = Vec::new();
     for _ in 0..5 {
-        let others = in_a_second();
+        let others = counted_calls();
         let ((new, made), (kept, written)) = match calls(false).and_then(|new| Ok((new, calls(true)?))) {
             Ok(both) => both,
             Err(LoadError::Unavailable(reason)) => return skip(Need::Rights, reason),

@@ -4,7 +4,7 @@ mod prometheus;
 mod view;
 
 use super::run::{Print, conclude, default_run_path, run_name};
-use crate::actions::Actions;
+use crate::actions::{self, Actions};
 use crate::arguments::{WatchArguments, or_endless};
 use crate::exit::Ending;
 use crate::live::LiveScreen;
@@ -34,6 +34,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     if arguments.limit == Some(Nanos(0)) {
         bail!("--limit 0 would always fail; give the longest acceptable response, for example --limit 1ms");
     }
+    actions::check(&arguments.on_late, &arguments.on_trigger)?;
     let probe = ProbePlan::Task(task.clone());
     probe.check().map_err(|error| as_flag(&error))?;
     whylate_runner::find_tasks(&task, &host.running)?;
