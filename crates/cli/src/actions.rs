@@ -201,7 +201,7 @@ impl Worker {
         match action {
             Action::Stop => self.stop.store(true, Ordering::Relaxed),
             Action::Snapshot => {
-                fs::write(SNAPSHOT, "1").with_context(|| format!("action snapshot: {SNAPSHOT}"))?
+                fs::write(SNAPSHOT, "1").with_context(|| format!("action snapshot: {SNAPSHOT}"))?;
             }
             Action::Signal(signal, pid) => {
                 let task = match happened {
