@@ -16,7 +16,7 @@ use whylate_runner::Happened;
 
 /// How long the actions may go on after the watch.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Failures that are printed; more are counted.
+/// Failures that are printed.
 const FAILURES_MAX: usize = 5;
 const SNAPSHOT: &str = "/sys/kernel/tracing/snapshot";
 const FORMS: &str =
@@ -64,9 +64,13 @@ impl FromStr for Action {
                     known.with_context(|| format!("`{text}`: the signal must be one of {names}"))?;
                 let pid = match target {
                     "task" => None,
-                    _ => Some(target.parse().ok().and_then(Pid::from_raw).with_context(|| {
-                        format!("`{text}`: `{target}` is neither a process id nor `task`")
-                    })?),
+                    // Zero and negative numbers are groups of processes, or all of them.
+                    _ => {
+                        let number = target.parse().ok().filter(|number| *number > 0);
+                        Some(number.and_then(Pid::from_raw).with_context(|| {
+                            format!("`{text}`: `{target}` is neither a process id nor `task`")
+                        })?)
+                    }
                 };
                 Ok(Self::Signal(*signal, pid))
             }
@@ -161,8 +165,8 @@ impl Actions {
         self.worker = None;
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.iter().take(FAILURES_MAX).for_each(|text| output::message(&format!("warning: {text}")));
-        if let Some(more) = failures.len().checked_sub(FAILURES_MAX).filter(|more| *more > 0) {
-            output::message(&format!("warning: {more} more actions failed"));
+        if failures.len() > FAILURES_MAX {
+            output::message("warning: more actions failed");
         }
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
@@ -191,7 +195,10 @@ impl Worker {
             for action in actions {
                 if let Err(error) = self.act(action, &happened) {
                     let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-                    failures.push(format!("{error:#}"));
+                    // One more than are printed shows that there were more.
+                    if failures.len() <= FAILURES_MAX {
+                        failures.push(format!("{error:#}"));
+                    }
                 }
             }
         }
@@ -256,9 +263,16 @@ mod tests {
         assert_eq!(parsed("signal:USR1:812"), Action::Signal(Signal::USR1, Pid::from_raw(812)));
         assert_eq!(parsed("signal:SIGTERM:task"), Action::Signal(Signal::TERM, None));
         assert_eq!((parsed("snapshot"), parsed("stop")), (Action::Snapshot, Action::Stop));
-        for wrong in
-            ["echo", "shell:", "signal:USR1", "signal:RT1:7", "signal:USR1:0", "signal:USR1:x", "stop:1"]
-        {
+        for wrong in [
+            "echo",
+            "shell:",
+            "signal:USR1",
+            "signal:RT1:7",
+            "signal:USR1:0",
+            "signal:KILL:-1",
+            "signal:USR1:x",
+            "stop:1",
+        ] {
             assert!(wrong.parse::<Action>().is_err(), "{wrong}");
         }
     }

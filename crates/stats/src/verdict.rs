@@ -121,9 +121,13 @@ fn has_deadline(task: &CpuResult, plan: &Plan) -> bool {
 fn unended(cells: &[CellResult], plan: &Plan) -> Vec<String> {
     let chains = cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.chains);
     let open = chains.filter(|chain| {
-        chain.record.dropped > 0 && plan.deadline_of_chain(&Chain::series_of(&chain.record.name)).is_some()
+        (chain.record.dropped > 0 || chain.record.instances == 0)
+            && plan.deadline_of_chain(&Chain::series_of(&chain.record.name)).is_some()
     });
     let described = |chain: &ChainResult| {
+        if chain.record.instances == 0 {
+            return format!("chain `{}` has no instance from begin to end", chain.record.name);
+        }
         let dropped = counted(chain.record.dropped, "instance");
         format!("{dropped} of chain `{}` did not end", chain.record.name)
     };
@@ -543,7 +547,7 @@ mod tests {
     fn a_chain_is_judged_by_its_own_deadline() {
         let text = "name = \"p\"\n[[probe]]\nkind = \"task\"\nname = \"a\"\n[[probe.chains]]\nname = \"frame\"\n\
                     begin = \"/bin/a:x\"\nend = \"/bin/a:y\"\ndeadline = \"2ms\"\n[[cell]]\n";
-        let judged_by = |late: u64, max_us: u64, dropped: u64, overrides: &[&str]| {
+        let judged_with = |late: u64, max_us: u64, [instances, dropped]: [u64; 2], overrides: &[&str]| {
             let overrides: Vec<String> = overrides.iter().map(|it| (*it).to_owned()).collect();
             let plan = Plan::parse(&Source { name: "test", text }, &overrides).unwrap();
             let series = |name: &str, max_us: u64| CpuResult {
@@ -555,7 +559,8 @@ mod tests {
             };
             let mut chain = series("chain frame", max_us);
             chain.quantities.set(OVERRUNS, Some(late));
-            let record = ChainRecord { name: "frame".to_owned(), dropped, ..ChainRecord::default() };
+            let record =
+                ChainRecord { name: "frame".to_owned(), instances, dropped, ..ChainRecord::default() };
             let probe = ProbeResult {
                 probe: "task".to_owned(),
                 cpus: vec![series("a", 9_000), chain],
@@ -566,6 +571,11 @@ mod tests {
             let judgement = judge(&mut cells, &[], &plan, &[]);
             (judgement.verdict, judgement.reason)
         };
+        let judged_by = |late: u64, max_us: u64, dropped: u64, overrides: &[&str]| {
+            judged_with(late, max_us, [10_000, dropped], overrides)
+        };
+        let (verdict, reason) = judged_with(0, 1_900, [0, 0], &[]);
+        assert!(verdict == Verdict::Incomplete && reason.contains("has no instance"), "{reason}");
         let (verdict, reason) = judged_by(7, 2_400, 0, &[]);
         let expected =
             "7 of 10000 instances of chain `frame` missed the deadline of 2.00 ms; the longest took 2.40 ms";

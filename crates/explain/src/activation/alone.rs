@@ -15,7 +15,7 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
     let all: Vec<Piece<()>> = stages
         .map(|stage| {
             let blame = match &stage.what {
-                Doing::Preempted { .. } if stage.from_ns == began_ns => Blame::new(
+                Doing::Preempted { .. } if stage.from_ns == began_ns && !has_quota => Blame::new(
                     Kind::Thread,
                     POSSIBLE,
                     "the task may have waited for a CPU before it ran; the time is an upper bound (from schedstat and \

@@ -169,7 +169,7 @@ impl<'r> Paths<'r> {
         runs[..before].iter().rev().copied().find(|run| run.from_ns < woken_ns)
     }
 
-    /// The thread that had a CPU for most of a time, except that thread and the idle one, if it satisfies `counts`.
+    /// The thread that had a CPU for most of a time, except that thread and the idle one, if it satisfies `counts`; `None` if no thread had more than half of it.
     fn busiest(
         &self,
         cpu: CpuId,
@@ -179,13 +179,17 @@ impl<'r> Paths<'r> {
     ) -> Option<(u32, &'r str)> {
         let all = self.of_cpu.get(&cpu)?;
         let first = all.partition_point(|run| run.to_ns <= from_ns);
-        let mut sums: BTreeMap<(u32, &'r str), u64> = BTreeMap::new();
+        let mut sums: BTreeMap<(u32, &'r str), (u64, bool)> = BTreeMap::new();
         let of_time = all[first..].iter().take_while(|run| run.from_ns < to_ns);
-        for run in of_time.filter(|run| run.pid != except && counts(run)) {
+        for run in of_time.filter(|run| run.pid != except) {
             let within_ns = run.to_ns.min(to_ns).saturating_sub(run.from_ns.max(from_ns));
-            *sums.entry((run.pid, run.command)).or_default() += within_ns;
+            let (sum_ns, does_count) = sums.entry((run.pid, run.command)).or_default();
+            (*sum_ns, *does_count) = (*sum_ns + within_ns, *does_count || counts(run));
         }
-        sums.into_iter().max_by_key(|(_, ns)| *ns).map(|(who, _)| who).filter(|(pid, _)| *pid != 0)
+        let (who, (sum_ns, does_count)) = sums.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
+        // Several threads that share the time are not one thread that took it.
+        let is_most = sum_ns.saturating_mul(2) > to_ns.saturating_sub(from_ns);
+        (who.0 != 0 && does_count && is_most).then_some(who)
     }
 
     /// Since when a thread has had the CPU on which it still ran when the records were read.

@@ -19,7 +19,7 @@ mod triggers;
 use super::{Kind, Place, Resolve};
 use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Happened, Measuring, Observer, Outcome};
-use chains::ChainWatch;
+use chains::{ChainWatch, WatchEnd};
 use lanes::{Counted, Lanes, Of};
 use source::{KeptRecords, Source};
 use std::process::{Child, Command};
@@ -234,7 +234,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         std::thread::sleep(LOOK_EVERY);
         watching.look(observer)?;
         watching.look_at_triggers(observer, false)?;
-        watching.look_at_chains(observer, false)?;
+        watching.look_at_chains(observer, None)?;
         if searched.elapsed() >= SEARCH_EVERY {
             searched = Instant::now();
             watching.search()?;
@@ -254,7 +254,8 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
             std::thread::sleep(LOOK_EVERY);
             watching.look(observer)?;
             watching.look_at_triggers(observer, true)?;
-            watching.look_at_chains(observer, true)?;
+            let end = WatchEnd { at_ns: now_ns, has_program_ended: has_ended };
+            watching.look_at_chains(observer, Some(end))?;
             watching.look_at_unended(observer)?;
         }
         let [so_far, longest] = [watching.start_ns - begin_ns, stored.0].map(Duration::from_nanos);
@@ -326,10 +327,14 @@ impl Watching {
         triggers.look(&mut self.watch, &mut self.lanes, observer, is_over)
     }
 
-    /// Counts the instances of chains that ended, and explains the worst; all of them if the watch `is_over`.
-    fn look_at_chains(&mut self, observer: &mut dyn Observer, is_over: bool) -> Result<(), ProbeError> {
+    /// Counts the instances of chains that ended, and explains the worst; all of them at the `end`.
+    fn look_at_chains(
+        &mut self,
+        observer: &mut dyn Observer,
+        end: Option<WatchEnd>,
+    ) -> Result<(), ProbeError> {
         let Some(chains) = &mut self.chains else { return Ok(()) };
-        chains.look(&mut self.watch, &mut self.lanes, observer, is_over)
+        chains.look(&mut self.watch, &mut self.lanes, observer, end)
     }
 
     fn tell(&mut self, observer: &mut dyn Observer) {

@@ -116,13 +116,17 @@ impl Joiner {
         self.record.dropped += (before - self.open.len()) as u64;
     }
 
-    /// The instances that had not ended at the end of the watch and are already late.
-    pub(super) fn unended(&mut self, now_ns: u64) -> Vec<Instance> {
+    /// The instances that had not ended when the watch did, at `until_ns`, and were already late. What a newer instance has
+    /// overtaken, or its program has left, is dropped.
+    pub(super) fn unended(&mut self, until_ns: u64, has_program_ended: bool) -> Vec<Instance> {
         let Some(deadline_ns) = self.deadline_ns else { return Vec::new() };
-        let open = std::mem::take(&mut self.open);
-        let is_late = |open: &Passed| open.at_ns.saturating_add(deadline_ns) < now_ns;
-        let ended = open.into_iter().filter(is_late).map(|begin| {
-            let end = Passed { at_ns: now_ns, ..begin.clone() };
+        let mut open = std::mem::take(&mut self.open);
+        open.retain(|open| open.at_ns.saturating_add(deadline_ns) < until_ns);
+        let (given_up, newest_ns) = (open.len(), self.newest_ended_ns);
+        open.retain(|open| open.at_ns >= newest_ns && !has_program_ended);
+        self.record.dropped += (given_up - open.len()) as u64;
+        let ended = open.into_iter().map(|begin| {
+            let end = Passed { at_ns: until_ns, ..begin.clone() };
             Instance { begin, end, ..Instance::default() }
         });
         let mut ended: Vec<Instance> = ended.collect();
@@ -220,11 +224,16 @@ mod tests {
     fn instances_that_have_not_ended_count_only_if_they_are_late() {
         let all = [(true, 10, Some(1)), (true, 25, Some(2))];
         let (_, _, mut joiner) = joined(true, &all);
-        let unended = joiner.unended(40 * MS);
+        let unended = joiner.unended(40 * MS, false);
         assert_eq!(unended.iter().map(Instance::latency_ns).collect::<Vec<_>>(), [30 * MS]);
         assert_eq!((joiner.record.instances, joiner.record.late), (1, 1));
         let taken = joiner.take();
         assert!(joiner.record.is_empty() && taken.deadline_ns == joiner.record.deadline_ns);
+        // The end of a newer one came, or the program ended.
+        let (_, _, mut overtaken) = joined(true, &[all[0], all[1], (false, 26, Some(2))]);
+        assert_eq!((overtaken.unended(40 * MS, false), overtaken.record.dropped), (Vec::new(), 1));
+        let (_, _, mut left) = joined(true, &all);
+        assert_eq!((left.unended(40 * MS, true), left.record.dropped), (Vec::new(), 1));
     }
 
     #[test]

@@ -27,6 +27,14 @@ const USUAL_NS: u64 = 200_000_000;
 /// The kernel's records are kept for this long after an instance ended.
 const LOOKED_AT_AFTER_NS: u64 = RIPE_NS + 140_000_000;
 
+/// How the watch ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WatchEnd {
+    /// Passes until then are recorded.
+    pub(super) at_ns: u64,
+    pub(super) has_program_ended: bool,
+}
+
 /// The chains of a watch.
 pub(super) struct ChainWatch {
     all: Vec<OneChain>,
@@ -92,15 +100,16 @@ impl ChainWatch {
         Ok(Some(chains).filter(|chains| !chains.all.is_empty()))
     }
 
-    /// Counts the instances that ended, and explains those for which there was time enough; all of them if the watch
-    /// `is_over`.
+    /// Counts the instances that ended, and explains those for which there was time enough; all of them at
+    /// the `end`.
     pub(super) fn look(
         &mut self,
         watch: &mut Source,
         lanes: &mut Lanes,
         observer: &mut dyn Observer,
-        is_over: bool,
+        end: Option<WatchEnd>,
     ) -> Result<(), ProbeError> {
+        let is_over = end.is_some();
         let now_ns = clock::now().0;
         let mut passes = watch.passed();
         in_order(&mut passes, &self.is_end);
@@ -109,7 +118,8 @@ impl ChainWatch {
         }
         for (nth, one) in self.all.iter_mut().enumerate() {
             one.joiner.forget(now_ns);
-            let unended = if is_over { one.joiner.unended(now_ns) } else { Vec::new() };
+            let unended =
+                end.map(|end| one.joiner.unended(end.at_ns, end.has_program_ended)).unwrap_or_default();
             // What they wait for is not known before they end.
             for instance in unended {
                 lanes.add_instance(nth, &one.chain.series(), &sample(&instance));
