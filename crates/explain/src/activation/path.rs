@@ -169,7 +169,7 @@ impl<'r> Paths<'r> {
         runs[..before].iter().rev().copied().find(|run| run.from_ns < woken_ns)
     }
 
-    /// The thread that had a CPU for most of a time, except that thread and the idle one, if it satisfies `counts`; `None` if no thread had more than half of it.
+    /// The thread that had a CPU for most of a time, except that thread and the idle one, if it satisfies `counts`; `None` if no thread had half of it.
     fn busiest(
         &self,
         cpu: CpuId,
@@ -188,7 +188,7 @@ impl<'r> Paths<'r> {
         }
         let (who, (sum_ns, does_count)) = sums.into_iter().max_by_key(|(_, (ns, _))| *ns)?;
         // Several threads that share the time are not one thread that took it.
-        let is_most = sum_ns.saturating_mul(2) > to_ns.saturating_sub(from_ns);
+        let is_most = sum_ns.saturating_mul(2) >= to_ns.saturating_sub(from_ns);
         (who.0 != 0 && does_count && is_most).then_some(who)
     }
 
