@@ -1,21 +1,19 @@
 //! `--on-late ACTION` and `--on-trigger ACTION`: what a watch does at once, in the order of the command line.
 
+use crate::hook::{shell, wait_until};
 use crate::output;
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
 use whylate_runner::Happened;
 
-/// How long the actions may go on after the watch.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// Failures that are printed.
 const FAILURES_MAX: usize = 5;
 const SNAPSHOT: &str = "/sys/kernel/tracing/snapshot";
@@ -79,10 +77,24 @@ impl FromStr for Action {
     }
 }
 
+/// The actions of each kind of moment.
+struct Lists {
+    late: Vec<Action>,
+    triggers: Vec<Action>,
+}
+
+impl Lists {
+    fn of(&self, happened: &Happened) -> &[Action] {
+        match happened {
+            Happened::Late { .. } => &self.late,
+            Happened::Trigger { .. } => &self.triggers,
+        }
+    }
+}
+
 /// The actions of a watch, and the thread that does them.
 pub(crate) struct Actions {
-    late: bool,
-    triggers: bool,
+    lists: Arc<Lists>,
     sender: Option<SyncSender<Happened>>,
     worker: Option<JoinHandle<()>>,
     /// Moments that came while the actions of an earlier one went on.
@@ -121,17 +133,12 @@ impl Actions {
         // One moment waits while the actions of another one go on.
         let (sender, moments) = sync_channel(1);
         let failures = Arc::new(Mutex::new(Vec::new()));
-        let worker = Worker {
-            late: late.to_vec(),
-            triggers: triggers.to_vec(),
-            stop: stop.clone(),
-            is_quiet,
-            failures: failures.clone(),
-        };
+        let lists = Arc::new(Lists { late: late.to_vec(), triggers: triggers.to_vec() });
+        let worker =
+            Worker { lists: lists.clone(), stop: stop.clone(), is_quiet, failures: failures.clone() };
         let worker = Builder::new().name("whylate-actions".to_owned()).spawn(move || worker.run(&moments));
         Ok(Some(Self {
-            late: !late.is_empty(),
-            triggers: !triggers.is_empty(),
+            lists,
             sender: Some(sender),
             worker: Some(worker.context("cannot start a thread for the actions")?),
             skipped: AtomicU64::new(0),
@@ -141,10 +148,7 @@ impl Actions {
 
     /// Does the actions of a moment, or skips them if earlier ones go on.
     pub(crate) fn take(&self, happened: Happened) {
-        let has_actions = match happened {
-            Happened::Late { .. } => self.late,
-            Happened::Trigger { .. } => self.triggers,
-        };
+        let has_actions = !self.lists.of(&happened).is_empty();
         let Some(sender) = self.sender.as_ref().filter(|_| has_actions) else { return };
         if sender.try_send(happened).is_err() {
             self.skipped.fetch_add(1, Ordering::Relaxed);
@@ -154,15 +158,9 @@ impl Actions {
     /// Waits for the actions, but not for ever, and says what failed.
     pub(crate) fn finish(&mut self) {
         self.sender = None;
-        let deadline = Instant::now() + PATIENCE;
-        while self.worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
-            if Instant::now() >= deadline {
-                output::message("warning: a command of an action still runs; whylate does not stop it");
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        if let Some(worker) = self.worker.take() {
+            wait_until(|| worker.is_finished(), "a command of an action");
         }
-        self.worker = None;
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         failures.iter().take(FAILURES_MAX).for_each(|text| output::message(&format!("warning: {text}")));
         if failures.len() > FAILURES_MAX {
@@ -178,8 +176,7 @@ impl Actions {
 }
 
 struct Worker {
-    late: Vec<Action>,
-    triggers: Vec<Action>,
+    lists: Arc<Lists>,
     stop: Arc<AtomicBool>,
     is_quiet: bool,
     failures: Arc<Mutex<Vec<String>>>,
@@ -188,11 +185,7 @@ struct Worker {
 impl Worker {
     fn run(&self, moments: &Receiver<Happened>) {
         for happened in moments {
-            let actions = match happened {
-                Happened::Late { .. } => &self.late,
-                Happened::Trigger { .. } => &self.triggers,
-            };
-            for action in actions {
+            for action in self.lists.of(&happened) {
                 if let Err(error) = self.act(action, &happened) {
                     let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
                     // One more than are printed shows that there were more.
@@ -220,14 +213,14 @@ impl Worker {
                     .with_context(|| format!("action signal: process {}", pid.as_raw_nonzero()))?;
             }
             Action::Shell(command) => {
-                let mut shell = Command::new("/bin/sh");
-                shell.arg("-c").arg(command).envs(environment(happened)).stdin(Stdio::null());
-                // Standard output is for the result.
-                match self.is_quiet {
-                    true => shell.stdout(Stdio::null()).stderr(Stdio::null()),
-                    false => shell.stdout(std::io::stderr()),
-                };
-                let status = shell.status().with_context(|| format!("action shell:{command}"))?;
+                let mut shell = shell(command);
+                if self.is_quiet {
+                    shell.stdout(Stdio::null()).stderr(Stdio::null());
+                }
+                let status = shell
+                    .envs(environment(happened))
+                    .status()
+                    .with_context(|| format!("action shell:{command}"))?;
                 if !status.success() {
                     bail!("action shell:{command} ended with {status}");
                 }

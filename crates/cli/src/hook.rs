@@ -23,11 +23,7 @@ impl Hook {
     /// Starts the command once; the latency is in `WHYLATE_LATENCY_NS`.
     pub(crate) fn fire(&mut self, latency: Nanos) {
         let Some(command) = self.command.take() else { return };
-        let mut shell = Command::new("/bin/sh");
-        // Standard output is for the result; the command's output goes to standard error.
-        shell.arg("-c").arg(&command).env("WHYLATE_LATENCY_NS", latency.0.to_string());
-        shell.stdin(Stdio::null()).stdout(std::io::stderr());
-        match shell.spawn() {
+        match shell(&command).env("WHYLATE_LATENCY_NS", latency.0.to_string()).spawn() {
             Ok(child) => self.running = Some(child),
             Err(error) => output::message(&format!("warning: --on-threshold {command}: {error}")),
         }
@@ -36,15 +32,24 @@ impl Hook {
     /// Waits for the command, but not for ever.
     pub(crate) fn wait(&mut self) {
         let Some(child) = &mut self.running else { return };
-        let deadline = Instant::now() + PATIENCE;
-        while let Ok(None) = child.try_wait() {
-            if Instant::now() >= deadline {
-                output::message(
-                    "warning: the command of --on-threshold still runs; whylate does not stop it",
-                );
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        wait_until(|| !matches!(child.try_wait(), Ok(None)), "the command of --on-threshold");
+    }
+}
+
+/// A command of the user. Standard output is for the result; the command's output goes to standard error.
+pub(crate) fn shell(command: &str) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).stdin(Stdio::null()).stdout(std::io::stderr());
+    shell
+}
+
+/// Waits for what the user's commands do, but not for ever: then says that `what` still runs.
+pub(crate) fn wait_until(mut is_over: impl FnMut() -> bool, what: &str) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_over() {
+        if Instant::now() >= deadline {
+            return output::message(&format!("warning: {what} still runs; whylate does not stop it"));
         }
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

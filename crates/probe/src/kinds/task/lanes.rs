@@ -435,6 +435,6 @@ fn plain(command: &str) -> String {
     if name.is_empty() {
         return "?".to_owned();
     }
-    // A series of that name has the latencies of a chain.
+    // A series with this name has the latencies of a chain.
     Chain::of_series(&name).map_or(name.clone(), |rest| format!("chain:{rest}"))
 }
