@@ -59,7 +59,8 @@ def random_words(random, nth):
 def begun(words, out, folder):
     """A watch that has printed its first line, which shows that it watches."""
     environment = dict(os.environ, WHYLATE_STATE_DIR=os.path.join(folder, "state"))
-    watch = subprocess.Popen(words, stdout=out, stderr=subprocess.DEVNULL, env=environment)
+    errors = open(os.path.join(folder, "errors"), "w")
+    watch = subprocess.Popen(words, stdout=out, stderr=errors, env=environment)
     while watch.poll() is None and os.path.getsize(out.name) == 0:
         try:
             watch.wait(0.05)
@@ -85,11 +86,16 @@ def watched(whylate, program, programs, folder):
     watch.send_signal(signal.SIGINT)
     code = watch.wait()
     out.seek(0)
-    return code, json.loads(out.read().splitlines()[-1]), logs
+    result = json.loads(out.read().splitlines()[-1])
+    if "cells" not in result:
+        print(f"no result, exit code {code}: {open(os.path.join(folder, 'errors')).read().strip()}", flush=True)
+    return code, result, logs
 
 
 def judge(result, log):
     thread = log[0]
+    if "cells" not in result:
+        return "no result", None, []
     probe = result["cells"][0]["probes"][0]
     row = next((row for row in probe["cpus"] if row.get("task", {}).get("thread") == thread), None)
     if row is None:
@@ -135,7 +141,7 @@ def main():
             late = sum(took > LATE_NS for took in log[2])
             between = sum(DEADLINE_NS < took <= LATE_NS for took in log[2])
             counts[(late > 0, verdict)] += 1
-            passed = late > 0 and (verdict in ("kept", "no row") or code == 0)
+            passed = late > 0 and (verdict in ("kept", "no row", "no result") or code == 0)
             is_wrong = passed and not never_waits(log)
             wrong += is_wrong
             missed = row["overruns"] if row else None
@@ -145,7 +151,7 @@ def main():
                   "WRONG" if is_wrong else "never waits for its work" if passed else "", flush=True)
             if lines:
                 entry = {"nth": done + nth, "words": words, "verdict": verdict, "code": code, "late": late, "between": between, "since_due": since_due,
-                         "row": row, "begins": log[1], "took": log[2], "dues": log[3], "spikes": spikes, "warnings": result["warnings"]}
+                         "row": row, "begins": log[1], "took": log[2], "dues": log[3], "spikes": spikes, "warnings": result.get("warnings")}
                 if options.only is not None or late == 0 or is_wrong or missed is None or abs(missed - late) > max(2, late // 10):
                     print(json.dumps(entry), file=lines, flush=True)
         done += len(programs)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Boots a machine once through an extra entry of GRUB: `whylate fix --campaign DIR --boot-loader grub`. The protocol is in
-# docs/FORMAT.md.
+# packaging/boot/README.md.
 #
 # The entry is a copy of the default one with more words, in `custom.cfg`, which grub.cfg reads. `next_entry` in the
 # environment block selects it; GRUB clears `next_entry` before it boots. WHYLATE_HOST_ROOT stands for `/` (for tests).

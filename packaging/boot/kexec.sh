@@ -1,6 +1,6 @@
 #!/bin/sh
 # Boots a machine once by kexec, without its boot loader (U-Boot and others that cannot boot an entry once): `whylate fix
-# --campaign DIR --boot-loader kexec`. The protocol is in docs/FORMAT.md.
+# --campaign DIR --boot-loader kexec`. The protocol is in packaging/boot/README.md.
 #
 # Every boot through the firmware is the default one. Firmware and devices are not reset between two kernels.
 # WHYLATE_HOST_ROOT stands for `/` (for tests).

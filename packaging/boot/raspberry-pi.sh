@@ -1,6 +1,6 @@
 #!/bin/sh
 # Boots a Raspberry Pi once through the firmware's `tryboot`: `whylate fix --campaign DIR --boot-loader raspberry-pi`. The
-# protocol is in docs/FORMAT.md.
+# protocol is in packaging/boot/README.md.
 #
 # After `reboot '0 tryboot'` the firmware reads tryboot.txt instead of config.txt, once. Ours is a copy of config.txt with a
 # command line of its own. Another kernel has to be vmlinuz-VERSION beside config.txt. WHYLATE_HOST_ROOT stands for `/`

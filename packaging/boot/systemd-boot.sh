@@ -1,6 +1,6 @@
 #!/bin/sh
 # Boots a machine once through an extra entry of systemd-boot: `whylate fix --campaign DIR --boot-loader systemd-boot`. The
-# protocol is in docs/FORMAT.md.
+# protocol is in packaging/boot/README.md.
 #
 # The entry is a file, a copy of the default one with more options; `bootctl set-oneshot` has the firmware remember it for
 # one boot. WHYLATE_HOST_ROOT stands for `/` (for tests).

@@ -44,7 +44,7 @@ NEVER_INLINE int note_audited(void *ctx, struct task_slot *slot, u64 now_ns)
 	struct task_struct *current = bpf_get_current_task_btf();
 
 	/* The buffer is that of the stack, which comes later. */
-	u64 caller = caller_of(current, stretch->audited_stack);
+	u64 caller = caller_of(current, slot, user_stack(current), stretch->audited_stack);
 
 	stretch->thread = (u32)task;
 	stretch->process = task >> 32;

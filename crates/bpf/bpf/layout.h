@@ -551,6 +551,9 @@ struct task_slot {
 	u64 usual_run_ns;
 	/* Its runs that ended with a sleep. */
 	u64 runs;
+	/* Where it called the library in which it last slept, and its stack pointer then; 0: not known. */
+	u64 place;
+	u64 place_stack;
 	/* When it entered the audited system call that it is in, which one, and what distinguishes it; 0: in none. */
 	u64 audit_ns;
 	u32 audit_call;
@@ -565,7 +568,8 @@ struct task_slot {
 	u8 budget;
 	/* The CPU that it was on before it was last moved, and 1; 0: not known. */
 	u8 moved_from;
-	u8 unused;
+	/* The word of the stack that had `place`. */
+	u8 place_word;
 	/* The owner of the lock that the system call waits for; 0: none. */
 	u32 call_owner;
 	u32 unused_end;
@@ -574,7 +578,7 @@ struct task_slot {
 	struct woken waking;
 	struct woken woken;
 };
-_Static_assert(sizeof(struct task_slot) == 248, "layout.rs");
+_Static_assert(sizeof(struct task_slot) == 264, "layout.rs");
 
 /* Return addresses of a program that a sample has. */
 #define SAMPLE_DEPTH 26
@@ -624,10 +628,11 @@ struct stretch {
 			u32 audited_detail;
 			u32 audited_unused;
 		};
-		/* TASK_PASS has the operand's value, whether there is one, and what follows the compared text. */
+		/* TASK_PASS has the operand's value, whether there is one, which pass of its rule it is, and what follows the text. */
 		struct {
 			s64 pass_value;
 			u64 pass_has_value;
+			u64 pass_number;
 			u64 pass_text[PASS_TEXT_BYTES / 8];
 		};
 		/* Of all others, which leave the members above this as they are or write them. */
@@ -754,6 +759,9 @@ _Static_assert(sizeof(struct mark_text) == 2 * MARK_BYTES, "layout.rs");
 #define TRIGGER_XRUN 15
 /* After a record of a trigger, further ones are only counted for this long. */
 #define TRIGGER_REST_NS 500000
+/* Passes of a chain's end have records up to this number in each of these times: more would push out all other records. */
+#define PASSES_TIME_NS 10000000
+#define PASSES_MAX 200
 
 /* What a trigger compares; the counterpart is `Operand` in layout/triggers.rs. */
 enum operand {
@@ -779,7 +787,9 @@ enum comparison {
 
 struct trigger_rule {
 	u64 count;
+	/* When the last record was made; for an end of a chain, when the time of PASSES_MAX records began. */
 	u64 noted_ns;
+	/* What is compared; for an end of a chain, the passes in that time. */
 	s64 value;
 	s64 displacement;
 	u32 operand;
@@ -788,7 +798,7 @@ struct trigger_rule {
 	/* Bytes of the value; 0: not known. */
 	u16 width;
 	u8 is_signed;
-	/* It is an end of a chain: each pass has a record. */
+	/* It is an end of a chain: each pass has a record, up to PASSES_MAX. */
 	u8 is_pass;
 };
 _Static_assert(sizeof(struct trigger_rule) == 48, "layout.rs");

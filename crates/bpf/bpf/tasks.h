@@ -246,6 +246,7 @@ NEVER_INLINE struct task_slot *claim(struct task_struct *task, u32 flags, u32 pa
 	slot->in_fault_ns = 0;
 	slot->faults_took_ns = 0;
 	slot->calls_took_ns = 0;
+	slot->place = 0;
 	slot->ran_ns = 0;
 	slot->usual_run_ns = 0;
 	slot->runs = 0;
@@ -270,6 +271,39 @@ ALWAYS_INLINE s32 threads_left(struct task_struct *task)
 	return known->signal->live.counter;
 }
 
+/* What is known of a watched task since it got the CPU, or was woken. */
+ALWAYS_INLINE void note_since(struct stretch *stretch, const struct task_slot *slot, u64 now_ns)
+{
+	u64 in_faults_ns = slot->faults_took_ns;
+
+	if (UNLIKELY(slot->in_fault_ns)) {
+		u64 from_ns = slot->in_fault_ns < slot->run_ns ? slot->run_ns : slot->in_fault_ns;
+
+		if (now_ns > from_ns)
+			in_faults_ns += now_ns - from_ns;
+	}
+	stretch->faults_took_ns = in_faults_ns;
+	stretch->calls_took_ns = slot->calls_took_ns;
+	stretch->ready_ns = slot->ready_ns;
+	stretch->expires_ns = slot->woken.expires_ns;
+	stretch->run_ns = slot->run_ns;
+	stretch->moved_ns = slot->moved_ns;
+	stretch->moved_from = slot->moved_from;
+	stretch->fault_ns = slot->fault_ns;
+	stretch->faults = slot->faults;
+	stretch->lost = slot->lost;
+	stretch->budget_before = slot->budget;
+	stretch->waker_kind = slot->woken.waker_kind;
+	stretch->waker = slot->woken.waker;
+	stretch->waker_prio = slot->woken.waker_prio;
+	stretch->previous = slot->previous;
+	stretch->previous_prio = slot->previous_prio;
+	((u64 *)stretch->waker_command)[0] = ((u64 *)slot->woken.waker_command)[0];
+	((u64 *)stretch->waker_command)[1] = ((u64 *)slot->woken.waker_command)[1];
+	((u64 *)stretch->previous_command)[0] = ((u64 *)slot->previous_command)[0];
+	((u64 *)stretch->previous_command)[1] = ((u64 *)slot->previous_command)[1];
+}
+
 /* Stops watching a task. `ends`: it has the CPU, and its last stretch has no other record. */
 NEVER_INLINE int let_go(struct task_struct *task, bool ends)
 {
@@ -289,25 +323,34 @@ NEVER_INLINE int let_go(struct task_struct *task, bool ends)
 		count_loss(0);
 		return 0;
 	}
+	u64 now_ns = bpf_ktime_get_ns();
+
+	note_since(stretch, slot, now_ns);
+	if (!ends)
+		stretch->run_ns = 0;
 	stretch->thread = task->pid;
 	stretch->process = task->tgid;
 	stretch->prio = task->prio;
 	stretch->began = slot->began;
-	stretch->ready_ns = slot->ready_ns;
-	stretch->expires_ns = slot->woken.expires_ns;
-	stretch->run_ns = ends ? slot->run_ns : 0;
-	stretch->moved_ns = slot->moved_ns;
-	stretch->moved_from = slot->moved_from;
-	stretch->lost = slot->lost;
-	stretch->waker_kind = slot->woken.waker_kind;
-	stretch->waker = slot->woken.waker;
-	stretch->waker_prio = slot->woken.waker_prio;
-	stretch->previous = slot->previous;
-	stretch->previous_prio = slot->previous_prio;
 	stretch->threads_left = threads_left(task);
 	stretch->runs = slot->runs;
+	stretch->arguments[0] = 0;
+	stretch->arguments[1] = 0;
+	stretch->caller = 0;
+	stretch->state = 0;
+	stretch->syscall = SYSCALL_NOT_KNOWN;
+	stretch->futex_command = 0;
+	stretch->futex_value = 0;
+	stretch->futex_word = 0;
+	stretch->futex_owner = 0;
+	stretch->next = 0;
+	stretch->next_prio = 0;
+	stretch->is_runnable = 0;
+	stretch->budget = BUDGET_LEFT;
 	copy_name(stretch->command, task);
-	complete_stretch(stretch, TASK_GONE, bpf_ktime_get_ns(), number);
+	((u64 *)stretch->next_command)[0] = 0;
+	((u64 *)stretch->next_command)[1] = 0;
+	complete_stretch(stretch, TASK_GONE, now_ns, number);
 	return 0;
 }
 
@@ -465,35 +508,44 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 	copy_name(slot->previous_command, previous);
 }
 
-/* The system call in which the task falls asleep, its first arguments, and for a futex the owner of the lock. */
-ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, struct task_struct *task)
+/* The registers of a program in a system call, in x86's order: one read takes all of them. */
+struct entered {
+	u64 third;
+	u64 second;
+	u64 first;
+	u64 call;
+	u64 others[3];
+	u64 stack;
+};
+
+ALWAYS_INLINE void read_entered(struct entered *entered, struct task_struct *task)
 {
 	void *registers = registers_of(task);
-	bool is_futex = 0;
-	u64 third = 0;
 
 	if (FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di)) {
-		/* In the kernel's order: dx, si, di, orig_ax. */
-		u64 values[4] = {};
-
-		bpf_probe_read_kernel(values, sizeof(values), &((struct pt_regs___futex_x86 *)registers)->dx);
-		stretch->syscall = (s32)values[3];
-		stretch->arguments[0] = values[2];
-		stretch->arguments[1] = values[1];
-		third = values[0];
-		is_futex = stretch->syscall == FUTEX_X86;
+		bpf_probe_read_kernel(entered, sizeof(*entered), &((struct pt_regs___futex_x86 *)registers)->dx);
 	} else if (FIELD_EXISTS(((struct pt_regs___futex_arm64 *)0)->orig_x0)) {
 		struct pt_regs___futex_arm64 *known = registers;
 
-		stretch->syscall = syscall_of(task);
-		bpf_probe_read_kernel(&stretch->arguments[0], 8, &known->orig_x0);
-		bpf_probe_read_kernel(&stretch->arguments[1], 8, &known->regs[1]);
-		bpf_probe_read_kernel(&third, 8, &known->regs[2]);
-		is_futex = stretch->syscall == FUTEX_ARM64;
+		entered->call = syscall_of(task);
+		bpf_probe_read_kernel(&entered->first, 8, &known->orig_x0);
+		bpf_probe_read_kernel(&entered->second, 8, &known->regs[1]);
+		bpf_probe_read_kernel(&entered->third, 8, &known->regs[2]);
+		bpf_probe_read_kernel(&entered->stack, 8, &known->sp);
 	}
-	if (!is_futex)
+}
+
+/* The system call in which the task falls asleep, its first arguments, and for a futex the owner of the lock. */
+ALWAYS_INLINE void note_call_slept_in(struct stretch *stretch, const struct entered *entered)
+{
+	const s32 futex = FIELD_EXISTS(((struct pt_regs___futex_x86 *)0)->di) ? FUTEX_X86 : FUTEX_ARM64;
+	u64 address = entered->first, third = entered->third;
+
+	stretch->syscall = (s32)entered->call;
+	stretch->arguments[0] = address;
+	stretch->arguments[1] = entered->second;
+	if (stretch->syscall != futex)
 		return;
-	u64 address = stretch->arguments[0];
 	u32 command = (u32)stretch->arguments[1] & FUTEX_COMMAND_MASK;
 	bool is_contended = (u32)third == FUTEX_CONTENDED || (u32)third & FUTEX_WAITERS;
 	bool is_plain = (command == FUTEX_WAIT || command == FUTEX_WAIT_BITSET) && is_contended;
@@ -525,23 +577,34 @@ ALWAYS_INLINE u64 user_stack(struct task_struct *task)
 
 /*
  * Where the program called the library whose system call the running thread is in: the innermost word of its stack that is an
- * address in its executable. `words`: a place for the stack.
+ * address in its executable. `words`: a place for the stack. A thread mostly sleeps where it slept before: one word shows it.
  */
-NEVER_INLINE u64 caller_of(struct task_struct *task, u64 *words)
+NEVER_INLINE u64 caller_of(struct task_struct *task, struct task_slot *slot, u64 stack, u64 *words)
 {
+	u64 word = 0;
+
 	if (!words || !FIELD_EXISTS(((struct task_struct___memory *)0)->mm) || !FIELD_EXISTS(((struct mm_struct *)0)->start_code))
 		return 0;
+	if (slot && slot->place && slot->place_stack == stack &&
+	    !bpf_probe_read_user(&word, 8, (void *)(stack + 8 * slot->place_word)) && word == slot->place)
+		return word;
 	struct mm_struct *memory = ((struct task_struct___memory *)(void *)task)->mm;
 
 	if (!memory)
 		return 0;
 	u64 from = memory->start_code, bytes = memory->end_code - from;
 
-	if (bpf_probe_read_user(words, 8 * CALLER_WORDS, (void *)user_stack(task)))
+	if (bpf_probe_read_user(words, 8 * CALLER_WORDS, (void *)stack))
 		return 0;
 	for (u32 i = 0; i < CALLER_WORDS; i++) {
-		if (words[i] - from < bytes)
-			return words[i];
+		if (words[i] - from >= bytes)
+			continue;
+		if (slot) {
+			slot->place = words[i];
+			slot->place_stack = stack;
+			slot->place_word = i;
+		}
+		return words[i];
 	}
 	return 0;
 }
@@ -655,30 +718,20 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	}
 	/* Before its other members are written. */
 	bool is_in_call = !is_runnable && KNOWS_REGISTERS && !(previous->flags & PF_KTHREAD);
-	u64 caller = is_in_call ? caller_of(previous, &stretch->ready_ns) : 0;
+	struct entered entered = {};
+	u64 caller = 0;
 
-	stretch->caller = caller;
-	stretch->calls_took_ns = slot->calls_took_ns;
-	stretch->faults_took_ns = slot->faults_took_ns;
-	if (UNLIKELY(slot->in_fault_ns)) {
-		u64 from_ns = slot->in_fault_ns < slot->run_ns ? slot->run_ns : slot->in_fault_ns;
-
-		stretch->faults_took_ns += now_ns - from_ns;
+	if (is_in_call) {
+		read_entered(&entered, previous);
+		caller = caller_of(previous, slot, entered.stack, &stretch->ready_ns);
 	}
-	stretch->ready_ns = slot->ready_ns;
-	stretch->expires_ns = slot->woken.expires_ns;
-	stretch->run_ns = slot->run_ns;
-	stretch->moved_ns = slot->moved_ns;
-	stretch->moved_from = slot->moved_from;
-	stretch->fault_ns = slot->fault_ns;
-	stretch->faults = slot->faults;
-	stretch->lost = slot->lost;
+	note_since(stretch, slot, now_ns);
+	stretch->caller = caller;
 	stretch->began = slot->run_ns ? slot->began : is_woken_unseen ? BEGAN_WOKEN : BEGAN_UNKNOWN;
 	stretch->thread = previous->pid;
 	stretch->process = previous->tgid;
 	stretch->prio = previous->prio;
 	stretch->is_runnable = is_runnable;
-	stretch->budget_before = slot->budget;
 	stretch->budget = is_runnable ? used_up(previous) : BUDGET_LEFT;
 	stretch->state = is_runnable ? 0 : state_bits(previous);
 	stretch->futex = 0;
@@ -689,25 +742,14 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->arguments[0] = 0;
 	stretch->arguments[1] = 0;
 	stretch->syscall = SYSCALL_NOT_KNOWN;
-	if (!is_runnable && KNOWS_REGISTERS) {
-		if (previous->flags & PF_KTHREAD)
-			stretch->syscall = -1;
-		else
-			note_call_slept_in(stretch, previous);
-	}
-	stretch->waker_kind = slot->woken.waker_kind;
-	stretch->waker = slot->woken.waker;
-	stretch->waker_prio = slot->woken.waker_prio;
+	if (is_in_call)
+		note_call_slept_in(stretch, &entered);
+	else if (!is_runnable && KNOWS_REGISTERS)
+		stretch->syscall = -1;
 	stretch->next = next->pid;
 	stretch->next_prio = next->prio;
-	stretch->previous = slot->previous;
-	stretch->previous_prio = slot->previous_prio;
 	copy_name(stretch->command, previous);
 	copy_name(stretch->next_command, next);
-	((u64 *)stretch->waker_command)[0] = ((u64 *)slot->woken.waker_command)[0];
-	((u64 *)stretch->waker_command)[1] = ((u64 *)slot->woken.waker_command)[1];
-	((u64 *)stretch->previous_command)[0] = ((u64 *)slot->previous_command)[0];
-	((u64 *)stretch->previous_command)[1] = ((u64 *)slot->previous_command)[1];
 	complete_stretch(stretch, TASK_STRETCH, now_ns, number);
 	slot->faults = 0;
 	slot->fault_ns = 0;

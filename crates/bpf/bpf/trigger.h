@@ -2,7 +2,7 @@
 /*
  * Triggers: the application says that it was late, by a call of a function, a static tracepoint, a text for trace_marker, or
  * the sound driver's xrun. They are counted, and the first of each half millisecond has a record. The ends of chains have the
- * same rules; each pass has a record.
+ * same rules; each pass has a record, unless too many come.
  */
 #pragma once
 #include "marks.h"
@@ -80,6 +80,13 @@ NEVER_INLINE int note_pass(u32 nth, s64 value, u64 address, u32 length)
 	if (!rule)
 		return 0;
 	__sync_fetch_and_add(&rule->count, 1);
+	if (now_ns - rule->noted_ns >= PASSES_TIME_NS) {
+		rule->noted_ns = now_ns;
+		rule->value = 0;
+	}
+	__sync_fetch_and_add(&rule->value, 1);
+	if (rule->value > PASSES_MAX)
+		return 0;
 	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
 
 	if (!stretch)
@@ -88,6 +95,8 @@ NEVER_INLINE int note_pass(u32 nth, s64 value, u64 address, u32 length)
 	stretch->process = task >> 32;
 	stretch->waker = nth;
 	stretch->lost = 0;
+	/* A reader sees by it which passes have no record. */
+	stretch->pass_number = rule->count;
 	stretch->pass_value = value;
 	stretch->pass_has_value = rule->operand != OPERAND_NONE;
 	for (int i = 0; i < PASS_TEXT_BYTES / 8; i++)

@@ -233,13 +233,13 @@ impl Worker {
 /// What a command learns of the moment.
 fn environment(happened: &Happened) -> Vec<(&'static str, String)> {
     match happened {
-        Happened::Late { thread, pid, latency_ns, cause } => vec![
+        Happened::Late { thread, pid, latency_ns, cause, .. } => vec![
             ("WHYLATE_THREAD", thread.clone()),
             ("WHYLATE_TID", pid.to_string()),
             ("WHYLATE_LATENCY_NS", latency_ns.to_string()),
             ("WHYLATE_CAUSE", cause.clone().unwrap_or_default()),
         ],
-        Happened::Trigger { trigger, text } => {
+        Happened::Trigger { trigger, text, .. } => {
             vec![("WHYLATE_TRIGGER", trigger.clone()), ("WHYLATE_TEXT", text.clone().unwrap_or_default())]
         }
     }
@@ -278,10 +278,15 @@ mod tests {
         let stop = Arc::new(AtomicBool::new(false));
         let late = [write("$WHYLATE_THREAD"), write("$WHYLATE_LATENCY_NS"), Action::Stop];
         let mut actions = Actions::start(&late, &[], &stop, true).unwrap().unwrap();
-        let moment =
-            |latency_ns| Happened::Late { thread: "control".to_owned(), pid: 7, latency_ns, cause: None };
+        let moment = |latency_ns| Happened::Late {
+            thread: "control".to_owned(),
+            pid: 7,
+            at_ns: 0,
+            latency_ns,
+            cause: None,
+        };
         (1..=5).for_each(|latency_ns| actions.take(moment(latency_ns)));
-        actions.take(Happened::Trigger { trigger: "socket".to_owned(), text: None });
+        actions.take(Happened::Trigger { at_ns: 0, trigger: "socket".to_owned(), text: None });
         actions.finish();
         let lines = fs::read_to_string(&log).unwrap();
         let lines: Vec<&str> = lines.lines().collect();

@@ -127,12 +127,14 @@ pub enum Happened {
         /// The series of the thread, and its id.
         thread: String,
         pid: u32,
+        /// End of the response, on CLOCK_MONOTONIC.
+        at_ns: u64,
         latency_ns: u64,
         /// The first cause, as a sentence.
         cause: Option<String>,
     },
     /// A trigger came, as given, with its text.
-    Trigger { trigger: String, text: Option<String> },
+    Trigger { at_ns: u64, trigger: String, text: Option<String> },
 }
 
 /// An explained activation, stage by stage.

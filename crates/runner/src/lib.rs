@@ -36,7 +36,7 @@ pub use live::Live;
 pub use machine::{LoadEnd, Machine, RealMachine, RunningLoad, hidden_command};
 pub use prepare::{Experiment, NOISE_FLOOR_THRESHOLD, PreparedCell, PreparedLoad, check_tracers, prepare};
 pub use top::Top;
-pub use tracing::{moment as kept_moment, open_trace};
+pub use tracing::{moment as kept_moment, open_trace, thread_of_series};
 pub use treating::{Held, Treating, check_treatments, left_behind, recover_treatments, recovery};
 pub use whylate_load::gpu_list;
 pub use whylate_probe::copy_table::{BLOCKS as COPY_BLOCKS, CopyRequest};

@@ -232,7 +232,7 @@ pub fn open_trace(run: &Folder, name: &str) -> Result<Box<dyn Reader>, parse::Pa
 }
 
 /// The name of a watched thread, by its series: `audio#2/wakeup`.
-fn thread_of_series(series: &str) -> String {
+pub fn thread_of_series(series: &str) -> String {
     series.split(['#', '/']).next().unwrap_or_default().to_owned()
 }
 

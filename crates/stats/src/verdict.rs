@@ -90,14 +90,15 @@ fn by_deadline(
     let of_tasks = |cell: &CellResult| {
         let mut probes: Vec<ProbeResult> =
             cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
-        probes.iter_mut().for_each(|probe| probe.cpus.retain(|task| has_deadline(task, plan)));
+        probes
+            .iter_mut()
+            .for_each(|probe| probe.cpus.retain(|task| has_deadline(task.series.as_deref(), plan)));
         let (name, skipped) = (cell.name.clone(), cell.skipped.clone());
         CellResult { name, skipped, probes, repeats: cell.repeats.clone(), ..CellResult::default() }
     };
     let mut tasks: Vec<CellResult> = cells.iter().map(of_tasks).collect();
-    let is_chain =
-        |it: &EarlierMaximum| SeriesName::of(&it.probe).series.is_some_and(|series| plan.is_chain(series));
-    let is_judged = |it: &&EarlierMaximum| is_task(&it.probe) && is_chain(it) == plan.deadline().is_none();
+    let is_judged =
+        |it: &&EarlierMaximum| is_task(&it.probe) && has_deadline(SeriesName::of(&it.probe).series, plan);
     let earlier: Vec<EarlierMaximum> = earlier.iter().filter(is_judged).cloned().collect();
     let probe = plan.probe.iter().filter(|probe| matches!(probe, ProbePlan::Task(_))).cloned().collect();
     let bound = Bound { name: "deadline", at: deadline };
@@ -109,8 +110,8 @@ fn by_deadline(
 }
 
 /// Whether the deadline by which all tasks are judged is that of this series: chains have their own.
-fn has_deadline(task: &CpuResult, plan: &Plan) -> bool {
-    let series = task.series.as_deref().unwrap_or_default();
+fn has_deadline(series: Option<&str>, plan: &Plan) -> bool {
+    let series = series.unwrap_or_default();
     match plan.deadline() {
         Some(_) => !plan.is_chain(series),
         None => plan.deadline_of_chain(series).is_some(),

@@ -112,6 +112,9 @@ pub(crate) struct RawSlot {
     pub(crate) usual_run_ns: u64,
     /// Its runs that ended with a sleep.
     pub(crate) runs: u64,
+    /// Where it called the library in which it last slept, and its stack pointer then.
+    pub(crate) place: u64,
+    pub(crate) place_stack: u64,
     /// When it entered the audited system call that it is in; 0: in none.
     pub(crate) audit_ns: u64,
     pub(crate) audit_call: u32,
@@ -125,7 +128,7 @@ pub(crate) struct RawSlot {
     pub(crate) was_runnable: u8,
     pub(crate) budget: u8,
     pub(crate) moved_from: u8,
-    pub(crate) unused: u8,
+    pub(crate) place_word: u8,
     pub(crate) call_owner: u32,
     pub(crate) unused_end: u32,
     pub(crate) previous_command: Command,
@@ -134,7 +137,7 @@ pub(crate) struct RawSlot {
     pub(crate) woken: RawWoken,
 }
 
-const _: () = assert!(size_of::<RawSlot>() == 248 && offset_of!(RawSlot, waking) == 168);
+const _: () = assert!(size_of::<RawSlot>() == 264 && offset_of!(RawSlot, waking) == 184);
 
 /// A watched task had a CPU: from one switch to the next. For tasks that come and go only the identity is set, and `waker`,
 /// the thread that started it.
@@ -263,6 +266,8 @@ pub(crate) const PASS_TEXT_BYTES: usize = 32;
 pub(crate) struct RawPass {
     pub(crate) value: i64,
     pub(crate) has_value: u64,
+    /// Of its rule, from 1.
+    pub(crate) number: u64,
     /// Zeros follow the end of the text.
     pub(crate) text: [u8; PASS_TEXT_BYTES],
 }

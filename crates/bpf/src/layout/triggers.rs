@@ -28,6 +28,7 @@ pub(crate) enum Operand {
 pub(crate) struct RawTriggerRule {
     pub(crate) count: u64,
     pub(crate) noted_ns: u64,
+    /// What is compared; for an end of a chain, the programs count in it.
     pub(crate) value: i64,
     pub(crate) displacement: i64,
     /// [`Operand`].
@@ -39,7 +40,7 @@ pub(crate) struct RawTriggerRule {
     /// Bytes of the value; 0: not known.
     pub(crate) width: u16,
     pub(crate) is_signed: u8,
-    /// It is an end of a chain: each pass has a record.
+    /// It is an end of a chain: each pass has a record, up to a number in each 10 ms.
     pub(crate) is_pass: u8,
 }
 

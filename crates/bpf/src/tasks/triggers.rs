@@ -45,6 +45,8 @@ pub struct Passed {
     /// As [`TaskWatch::pass`] returned it.
     pub rule: u32,
     pub at_ns: u64,
+    /// The number of the pass, from 1; passes without a record have a number too.
+    pub number: u64,
     pub cpu: CpuId,
     pub thread: u32,
     /// The name of the thread.
@@ -58,7 +60,7 @@ impl Passed {
         let pass = raw.pass()?;
         let value = if pass.has_value != 0 { Some(pass.value) } else { number(&pass.text) };
         let (rule, at_ns, thread, command) = (raw.waker, raw.end_ns, raw.thread, raw.command.text());
-        Some(Self { rule, at_ns, cpu, thread, command, value })
+        Some(Self { rule, at_ns, number: pass.number, cpu, thread, command, value })
     }
 }
 

@@ -105,7 +105,7 @@ pub(crate) struct FixArguments {
     /// Kernel command line options of one treatment (`kernel=VERSION` for another kernel); may be repeated
     #[arg(long, value_name = "WORDS", requires = "campaign", value_parser = BootPlan::of)]
     pub(crate) boot: Vec<BootPlan>,
-    /// Boot loader of the machine: grub, systemd-boot, raspberry-pi, kexec, or the path of a script (docs/FORMAT.md)
+    /// Boot loader of the machine: grub, systemd-boot, raspberry-pi, kexec, or the path of a script (packaging/boot/README.md)
     /// [default: the boot loader that is found]
     #[arg(long, value_name = "LOADER", requires = "campaign")]
     pub(crate) boot_loader: Option<LoaderName>,

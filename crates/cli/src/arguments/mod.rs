@@ -60,7 +60,7 @@ pub(crate) use top::TopArguments;
 pub(crate) use trace::{TraceCommand, TraceRecordArguments};
 pub(crate) use treat::{ApplyCommand, Applying, TreatCommand, TreatPrinting};
 pub(crate) use trigger::TriggerArguments;
-pub(crate) use watch::WatchArguments;
+pub(crate) use watch::{TaskTargetArguments, WatchArguments};
 
 use clap::{Args, Parser, Subcommand};
 

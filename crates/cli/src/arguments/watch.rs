@@ -43,24 +43,11 @@ without the permissions (root, or CAP_BPF and CAP_PERFMON; an ordinary user can 
 own processes, without causes)."
 )]
 pub(crate) struct WatchArguments {
-    /// Every thread of this name (the kernel cuts names to 15 bytes), also threads that start later
-    #[arg(long, value_name = "NAME", group = "target")]
-    pub(crate) task: Option<String>,
-    /// Every thread of this process and of its child processes
-    #[arg(long, value_name = "PID", group = "target")]
-    pub(crate) pid: Option<u32>,
-    /// Every thread in this systemd unit
-    #[arg(long, value_name = "UNIT", group = "target")]
-    pub(crate) unit: Option<String>,
-    /// Every thread in this control group: its path below /sys/fs/cgroup, or the id of a container
-    #[arg(long, value_name = "GROUP", group = "target")]
-    pub(crate) cgroup: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: TaskTargetArguments,
     /// Every thread with a real-time priority in this range: 80-99, or one number (100: SCHED_DEADLINE)
     #[arg(long, value_name = "RANGE", group = "target")]
     pub(crate) priority: Option<String>,
-    /// Starts this program and watches it with all processes that it starts; the program is stopped when the watch ends
-    #[arg(last = true, value_name = "COMMAND", group = "target")]
-    pub(crate) command: Vec<String>,
     /// CPUs on which the threads are watched: a list, or all, isolated, housekeeping, last [default: all that are online]
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST")]
     pub(crate) cpu: Option<CpuSelector>,
@@ -151,6 +138,48 @@ pub(crate) struct WatchArguments {
     pub(crate) printing: Printing,
 }
 
+/// The user's own threads, for commands that watch them.
+#[derive(Debug, Args)]
+pub(crate) struct TaskTargetArguments {
+    /// Every thread of this name (the kernel cuts names to 15 bytes), also threads that start later
+    #[arg(long, value_name = "NAME", group = "target")]
+    pub(crate) task: Option<String>,
+    /// Every thread of this process and of its child processes
+    #[arg(long, value_name = "PID", group = "target")]
+    pub(crate) pid: Option<u32>,
+    /// Every thread in this systemd unit
+    #[arg(long, value_name = "UNIT", group = "target")]
+    pub(crate) unit: Option<String>,
+    /// Every thread in this control group: its path below /sys/fs/cgroup, or the id of a container
+    #[arg(long, value_name = "GROUP", group = "target")]
+    pub(crate) cgroup: Option<String>,
+    /// Starts this program and watches it with all processes that it starts; the program is stopped when the watch ends
+    #[arg(last = true, value_name = "COMMAND", group = "target")]
+    pub(crate) command: Vec<String>,
+}
+
+impl TaskTargetArguments {
+    /// Whether any of them is given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.task.is_some()
+            || self.pid.is_some()
+            || self.unit.is_some()
+            || self.cgroup.is_some()
+            || !self.command.is_empty()
+    }
+
+    /// The probe for these threads.
+    pub(crate) fn plan(&self) -> TaskPlan {
+        TaskPlan {
+            name: self.task.clone(),
+            pid: self.pid,
+            cgroup: self.unit.clone().or_else(|| self.cgroup.clone()),
+            command: self.command.clone(),
+            ..TaskPlan::default()
+        }
+    }
+}
+
 impl WatchArguments {
     /// The chains for these flags, in their order: each has its own marks, and its own deadline or the only one.
     fn chains(&self) -> Result<Vec<ChainPlan>> {
@@ -191,10 +220,6 @@ impl WatchArguments {
         };
         Ok(TaskPlan {
             cpus: self.cpu.clone(),
-            name: self.task.clone(),
-            pid: self.pid,
-            cgroup: self.unit.clone().or_else(|| self.cgroup.clone()),
-            command: self.command.clone(),
             priorities: self.priority.clone(),
             begin,
             end,
@@ -206,6 +231,7 @@ impl WatchArguments {
             triggers: self.trigger.clone(),
             last: self.last,
             chains: chains.into(),
+            ..self.target.plan()
         })
     }
 }

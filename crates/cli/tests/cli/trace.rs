@@ -3,7 +3,7 @@
 
 use crate::fields::{list, number, word};
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, folder, start, text, until, wait, whylate};
+use crate::tool::{Said, alone, command, finish, folder, start, text, until, victim, wait, whylate};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -133,6 +133,74 @@ fn an_impossible_recording_is_one_line() {
         let said = whylate(&all);
         assert!(said.error().contains(expected), "{arguments:?}: {}", said.stderr);
     }
+}
+
+/// The result of a recording of `victims/late.c` with these flags; `None` where its threads cannot be watched.
+fn recorded_program(
+    flags: &[&str],
+    program: &[&str],
+) -> Option<(Option<i32>, serde_json::Value, tempfile::TempDir)> {
+    let folder = folder();
+    let path = victim(folder.path(), "late", &["-O1", "-fno-omit-frame-pointer", "-pthread"])?;
+    let file = folder.path().join("late.dat");
+    let words = ["trace", "record", "-q", "--json", "-o", text(&file)];
+    let said = finish_recording(with_state(
+        folder.path(),
+        &[&words[..], flags, &["--", text(&path)], program].concat(),
+    ));
+    if said.code == Some(69) || said.stderr.contains("exit status: 3") {
+        skip(Need::Rights, said.stderr.trim());
+        return None;
+    }
+    let last = said.stdout.lines().next_back().unwrap_or_else(|| panic!("{said:?}"));
+    let result: serde_json::Value =
+        serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    validate("recording", &result);
+    Some((said.code, result, folder))
+}
+
+#[test]
+fn a_trace_is_kept_when_the_program_says_that_it_was_late() {
+    let _alone = alone();
+    let flags = ["--trigger", "output:^late", "--last", "20ms", "-D", "20s"];
+    let Some((code, result, folder)) = recorded_program(&flags, &["1200", "thief"]) else { return };
+    assert_eq!(code, Some(2), "{result:#}");
+    let trace = &list(&result, "traces")[0];
+    assert_eq!(word(trace, "trigger"), "output:^late");
+    assert!(word(trace, "text").starts_with("late "), "{trace:#}");
+    assert!(word(trace, "why").starts_with("output:^late: "), "{trace:#}");
+    assert!(number(&result["triggers"][0], "count") >= 1, "{result:#}");
+    let file = folder.path().join("late.dat");
+    assert!(fs::read(&file).unwrap().starts_with(b"\x17\x08Dtracing6\0"));
+    let events = whylate(&["explain", text(&file), "--export", "text"]);
+    assert_eq!(events.code, Some(0), "{}", events.stderr);
+    // If the late thread waited for a CPU, the trace explains this wait, and says the same when it is opened again.
+    let spikes = list(&result["explained"], "spikes");
+    if let Some(spike) = spikes.first() {
+        assert_eq!(spike["task"], trace["thread"], "{spike:#}");
+        let again = whylate(&["explain", text(&file), "--json"]).json();
+        assert_eq!(again["spikes"], result["explained"]["spikes"]);
+    }
+}
+
+#[test]
+fn a_trace_is_kept_when_the_users_own_thread_takes_too_long() {
+    let _alone = alone();
+    let flags = ["--until", "2ms", "-D", "20s"];
+    let Some((code, result, _folder)) = recorded_program(&flags, &["1200", "own"]) else { return };
+    assert_eq!(code, Some(2), "{result:#}");
+    let trace = &list(&result, "traces")[0];
+    assert!(number(trace, "latency_ns") > 2_000_000, "{trace:#}");
+    assert!(!word(trace, "thread").is_empty());
+}
+
+#[test]
+fn a_recording_without_its_trigger_keeps_nothing() {
+    let _alone = alone();
+    let flags = ["--trigger", "output:^never", "-D", "20s"];
+    let Some((code, result, folder)) = recorded_program(&flags, &["100", "never"]) else { return };
+    assert_eq!((code, list(&result, "traces").len()), (Some(0), 0), "{result:#}");
+    assert!(!folder.path().join("late.dat").exists());
 }
 
 /// A short plan that keeps traces of everything later than 1 us.

@@ -20,25 +20,36 @@ pub struct RecordingResult {
     /// The probe's figures, with the traced spikes.
     #[serde(flatten)]
     pub probe: ProbeResult,
-    /// The traces, largest latency first; none if no latency was above the limit.
+    /// The traces: first those of triggers in their order, then the largest latency first; none if no latency was above the
+    /// limit, and no trigger came.
     pub traces: Vec<RecordedTrace>,
     /// What made the task late in each trace.
     pub explained: ExplainResult,
-    /// Latencies above the limit that have no trace, because another trace was being saved.
+    /// Latencies above the limit, and triggers, that have no trace, because another trace was being saved.
     pub missed: u64,
     /// What was not measured or recorded, or less well than usual.
     pub warnings: Vec<Warning>,
 }
 
-/// The trace of one spike.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// The trace of one spike, or of one trigger.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecordedTrace {
     /// Path of the trace file (trace.dat format).
     pub path: String,
-    /// The CPU that was late.
-    pub cpu: CpuId,
-    /// When the task ran again, on CLOCK_MONOTONIC, which is also the trace's clock.
+    /// The CPU that was late; absent for a trigger, and for a watched thread that did not wait for a CPU.
+    pub cpu: Option<CpuId>,
+    /// When the task ran again, when the response of a watched thread ended, or when the trigger came: on CLOCK_MONOTONIC,
+    /// which is also the trace's clock.
     pub at_ns: u64,
-    /// How late the task was.
-    pub latency_ns: u64,
+    /// How late the task was, or how long a watched thread took; absent for a trigger.
+    pub latency_ns: Option<u64>,
+    /// The watched thread that was late; absent for whylate's own task.
+    pub thread: Option<String>,
+    /// The trigger, as given.
+    pub trigger: Option<String>,
+    /// The line that matched, or the text that came with the trigger.
+    pub text: Option<String>,
+    /// The first cause, as the kernel's records of the watched threads show it.
+    pub why: Option<String>,
 }

@@ -42,7 +42,7 @@ pub struct TriggerMoment {
     pub others: Vec<String>,
     /// Number of triggers that share the explanation, this one included.
     pub count: u64,
-    /// Each thread's longest activation before the trigger, the highest ratio to the thread's median first.
+    /// Each thread's longest activation before the trigger: late threads first, then the most time above the thread's median.
     pub threads: Vec<TriggerThread>,
 }
 

@@ -31,7 +31,7 @@ pub(crate) mod spikes;
 mod summary;
 mod tasks;
 mod traces;
-mod triggers;
+pub(crate) mod triggers;
 pub(crate) mod warnings;
 
 pub use machine::plan_text;

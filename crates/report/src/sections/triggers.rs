@@ -15,6 +15,11 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     probes.flat_map(|(cell, probe)| section(probe, many.then_some(cell.name.as_str()))).collect()
 }
 
+/// The section of one measurement; none without triggers.
+pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
+    section(probe, None)
+}
+
 fn section(probe: &ProbeResult, cell: Option<&str>) -> Vec<Section> {
     if probe.triggers.is_empty() {
         return Vec::new();

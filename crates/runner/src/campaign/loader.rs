@@ -1,5 +1,5 @@
 //! Boots a machine once with another command line, and leaves its default entry as it is: a script that speaks the
-//! protocol of docs/FORMAT.md, either one of packaging/boot or the user's.
+//! protocol of packaging/boot/README.md, either one of packaging/boot or the user's.
 
 use super::MARK;
 use super::state::CampaignError;

@@ -102,23 +102,28 @@ impl Steps {
     }
 }
 
-/// `12 treatments, about 3 s for a repeat: about 6 min where one of them is what helps, …`.
+/// `12 treatments, about 3 s per repeat: the search takes 4 min to 9 min, …`.
 fn estimate(search: &Search, registration: &FixRegistration, each_ns: u64, took_ns: u64) -> String {
     let left_ns = registration.budget.0.saturating_sub(took_ns);
-    let time = |one_helps: bool| {
-        nanoseconds((u64::from(search.repeats_left(one_helps)).saturating_mul(each_ns)).min(left_ns))
-    };
+    let left = nanoseconds(left_ns);
+    let time_ns = |repeats: u32| u64::from(repeats).saturating_mul(each_ns);
+    let (least, most) = search.repeats_left_between();
     let count = registration.arms.len();
     let what = match registration.mode {
         FixMode::Audit => "settings",
         _ => "treatments",
     };
+    let each = format!("{count} {what}, about {} per repeat", nanoseconds(each_ns));
+    if time_ns(least) >= left_ns {
+        return format!(
+            "{each}: the search takes at least {}, and ends after {left}, its budget",
+            nanoseconds(time_ns(least))
+        );
+    }
+    let most = nanoseconds(time_ns(most).min(left_ns));
+    let least = nanoseconds(time_ns(least));
     format!(
-        "{count} {what}, about {} per repeat: the search takes about {} if one of them helps, {} if none helps; never more than {}",
-        nanoseconds(each_ns),
-        time(true),
-        time(false),
-        nanoseconds(left_ns)
+        "{each}: the search takes {least} to {most}, longest if several of them help; never more than {left}"
     )
 }
 
@@ -160,15 +165,15 @@ mod tests {
     fn the_estimate_is_repeats_times_their_length_within_the_budget() {
         let registration = registration(12);
         let search = replay(&registration, &[]).unwrap();
-        let expected =
-            |each_s: u64, helps| nanoseconds(u64::from(search.repeats_left(helps)) * each_s * 1_000_000_000);
+        let (least, most) = search.repeats_left_between();
+        let expected = |repeats: u32| nanoseconds(u64::from(repeats) * 3_000_000_000);
         let said = estimate(&search, &registration, 3_000_000_000, 0);
         assert_eq!(
             said,
             format!(
-                "12 treatments, about 3.00 s per repeat: the search takes about {} if one of them helps, {} if none helps; never more than 30.0 min",
-                expected(3, true),
-                expected(3, false)
+                "12 treatments, about 3.00 s per repeat: the search takes {} to {}, longest if several of them help; never more than 30.0 min",
+                expected(least),
+                expected(most)
             )
         );
         let said = estimate(&search, &registration, 60_000_000_000, 600_000_000_000);
@@ -183,8 +188,8 @@ mod tests {
         let quick = find("quick").unwrap();
         let plan = Plan::parse(&Source { name: quick.name, text: quick.text }, &[]).unwrap();
         let each_ns = plan.repeat_duration().0;
-        for one_helps in [true, false] {
-            let time = Nanos(u64::from(search.repeats_left(one_helps)) * each_ns);
+        for helping in [0, 1] {
+            let time = Nanos(u64::from(search.repeats_left(helping)) * each_ns);
             assert!(time <= Nanos::from_secs(35 * 60), "{time}");
         }
     }

@@ -2,28 +2,40 @@
 
 use super::{Figure, Search};
 
+/// The most arms of a search that usually help.
+const SEVERAL: usize = 3;
+
 impl Search {
-    /// Repeats to the end if the values do not vary: with one arm that halves them, or with none that changes
-    /// anything. If values vary, the search takes longer when several arms look good, and less when none does.
-    pub fn repeats_left(&self, one_helps: bool) -> u32 {
+    /// Repeats to the end if the values do not vary and each of the first `helping` arms halves them; the others change
+    /// nothing.
+    pub fn repeats_left(&self, helping: usize) -> u32 {
         let mut search = self.clone();
-        let good = self.ranked.first().or(self.base.first()).copied().filter(|_| one_helps);
-        let (plain, helped) = (1.0, 0.5);
-        // The limit that counts as small enough is met only with the arm that helps.
-        search.rules.below = self.rules.below.map(|_| f64::midpoint(plain, helped));
+        let good: Vec<usize> = self.ranked.iter().chain(&self.base).copied().take(helping).collect();
+        let value_with = |helps: usize| 0.5_f64.powi(helps as i32);
+        // The limit that counts as small enough is met only with all arms that help.
+        search.rules.below = self.rules.below.map(|_| 1.5 * value_with(good.len()));
+        if good.is_empty() {
+            search.rules.below = self.rules.below.map(|_| 0.5);
+        }
         let mut repeats = 0;
         while let Some(trial) = search.next() {
-            let is_helped = good.is_some_and(|arm| trial.arms.contains(&arm));
-            let value = if is_helped { helped } else { plain };
+            let in_force = |arm: &&usize| trial.arms.contains(arm);
+            let helps: Vec<usize> = good.iter().filter(in_force).copied().collect();
             let late = |name: &String| {
-                let is_removed = is_helped && good.is_some_and(|arm| self.removes[arm].contains(name));
+                let is_removed = helps.iter().any(|arm| self.removes[*arm].contains(name));
                 (name.clone(), if is_removed { 0.0 } else { 1e6 })
             };
             let causes = self.removes.iter().flatten().map(late).collect();
-            search.take(&Figure { value, causes, ..Figure::default() });
+            search.take(&Figure { value: value_with(helps.len()), causes, ..Figure::default() });
             repeats += 1;
         }
         repeats
+    }
+
+    /// The fewest and the most repeats that are left, where none, one or several of the arms help.
+    pub fn repeats_left_between(&self) -> (u32, u32) {
+        let all = (0..=SEVERAL).map(|helping| self.repeats_left(helping));
+        all.fold((u32::MAX, 0), |(least, most), one| (least.min(one), most.max(one)))
     }
 }
 
@@ -41,25 +53,34 @@ mod tests {
         // Rounds of 2, 3, 4 blocks with 12, 6, 3 arms; 8 pairs for evidence of 40.
         let screened = 2 * 12 + 3 * 6 + 4 * 3;
         let proved = 2 * 8;
-        assert_eq!(Search::new(rules(0, Some(1e5)), 12).repeats_left(true), screened + proved);
+        assert_eq!(Search::new(rules(0, Some(1e5)), 12).repeats_left(1), screened + proved);
         // Two arms answer the causes: two blocks of them.
-        assert_eq!(Search::new(rules(2, Some(1e5)), 12).repeats_left(true), 2 * 2 + proved);
+        assert_eq!(Search::new(rules(2, Some(1e5)), 12).repeats_left(1), 2 * 2 + proved);
         // Other arms that help are sought too: the next six, two of which are not confirmed.
-        let more = Search::new(rules(0, None), 12).repeats_left(true);
+        let more = Search::new(rules(0, None), 12).repeats_left(1);
         assert!(more > screened + proved + 2 * 6 + 3 * 3, "{more}");
         // If none helps, two confirmations fail, and neither has more than 24 pairs.
-        let none = Search::new(rules(0, None), 12).repeats_left(false);
+        let none = Search::new(rules(0, None), 12).repeats_left(0);
         assert!(none > screened && none <= screened + 2 * 2 * 24, "{none}");
-        assert_eq!(Search::new(rules(0, None), 0).repeats_left(false), 0);
+        assert_eq!(Search::new(rules(0, None), 0).repeats_left(0), 0);
+    }
+
+    #[test]
+    fn a_search_takes_longer_if_several_arms_help() {
+        let search = Search::new(rules(0, None), 12);
+        let (least, most) = search.repeats_left_between();
+        assert_eq!(least, search.repeats_left(1).min(search.repeats_left(0)));
+        assert_eq!(most, search.repeats_left(3), "each of them is proved, and then left out once");
+        assert!(most > search.repeats_left(1), "{most}");
     }
 
     #[test]
     fn a_resumed_search_has_less_left() {
         let mut search = Search::new(rules(0, None), 5);
-        let all = search.repeats_left(false);
+        let all = search.repeats_left(0);
         for _ in 0..7 {
             search.take(&Figure { value: 1.0, ..Figure::default() });
         }
-        assert_eq!(search.repeats_left(false), all - 7);
+        assert_eq!(search.repeats_left(0), all - 7);
     }
 }

@@ -48,6 +48,16 @@ impl Table for CauseRow {
     ];
 }
 
+/// About how much memory causes take.
+pub(super) fn causes_bytes(causes: &[Cause]) -> usize {
+    let text = |text: &String| size_of_val(text) + text.len();
+    let texts = |cause: &Cause| -> usize {
+        let names = cause.actor.iter().chain(&cause.function);
+        names.chain(&cause.callers).chain(&cause.evidence).map(text).sum()
+    };
+    size_of_val(causes) + causes.iter().map(texts).sum::<usize>()
+}
+
 impl Record for SpikeCauses {
     type Row = CauseRow;
 
@@ -87,6 +97,10 @@ impl Record for SpikeCauses {
             }
         }
         spikes
+    }
+
+    fn owned_bytes(&self) -> usize {
+        causes_bytes(&self.causes)
     }
 }
 

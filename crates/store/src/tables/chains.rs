@@ -107,6 +107,11 @@ impl Record for ChainPath {
         }
         paths
     }
+
+    fn owned_bytes(&self) -> usize {
+        let parts = self.parts.iter().map(|part| size_of_val(part) + part.thread.len());
+        parts.sum()
+    }
 }
 
 impl Rows {

@@ -28,6 +28,10 @@ impl Table for Interval {
         });
         &COLUMNS
     }
+
+    fn owned_bytes(&self) -> usize {
+        16 * self.histogram.len()
+    }
 }
 
 impl Rows {

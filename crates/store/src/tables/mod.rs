@@ -18,7 +18,6 @@ mod ipis;
 mod keys;
 mod own;
 mod rates;
-mod size;
 mod sources;
 mod spikes;
 mod tasks;
@@ -26,7 +25,6 @@ mod triggers;
 
 pub(crate) use histograms::Apart;
 pub use keys::{NOISE_FLOOR, RateKey, RowKey, Span, Spanned};
-pub use size::FLUSH_BYTES;
 
 use crate::directory::{FlushWriter, RunDirectory};
 use crate::error::StoreError;
@@ -45,6 +43,9 @@ use whylate_core::record::{
 };
 use whylate_core::result::{AuditRecord, ChainPath, ChainRecord, TriggerMoment, TriggerRecord};
 
+/// Rows that take more memory are stored at once. Storing takes about twice this memory in addition for a moment.
+pub const FLUSH_BYTES: usize = 8 << 20;
+
 /// A row of a table.
 pub(crate) trait Table: Clone + Default + 'static {
     /// Name of the table's folder.
@@ -55,6 +56,10 @@ pub(crate) trait Table: Clone + Default + 'static {
     /// Columns that depend on a table elsewhere; they come last.
     fn more_columns() -> &'static [Column<Self>] {
         &[]
+    }
+    /// About how much memory its texts and lists take.
+    fn owned_bytes(&self) -> usize {
+        64
     }
 }
 
@@ -86,6 +91,8 @@ pub(crate) trait Record: Sized {
     type Row: Table;
     fn to_rows(records: &[Keyed<Self, KeyOf<Self>>]) -> Cow<'_, [Keyed<Self::Row, KeyOf<Self>>]>;
     fn from_rows(rows: Vec<Keyed<Self::Row, KeyOf<Self>>>) -> Vec<Keyed<Self, KeyOf<Self>>>;
+    /// About how much memory its texts and lists take.
+    fn owned_bytes(&self) -> usize;
 }
 
 impl<R: Table> Record for R {
@@ -95,6 +102,9 @@ impl<R: Table> Record for R {
     }
     fn from_rows(rows: Vec<Keyed<Self, R::Key>>) -> Vec<Keyed<Self, R::Key>> {
         rows
+    }
+    fn owned_bytes(&self) -> usize {
+        Table::owned_bytes(self)
     }
 }
 
@@ -118,6 +128,14 @@ macro_rules! tables {
             /// Whether there is no row in any table.
             pub fn is_empty(&self) -> bool {
                 $(self.$field.is_empty())&&+
+            }
+
+            /// About how much memory they take, in bytes.
+            pub fn bytes(&self) -> usize {
+                let mut bytes = 0;
+                $(bytes += size_of_val(&self.$field[..]);
+                bytes += self.$field.iter().map(|(_, record)| Record::owned_bytes(record)).sum::<usize>();)+
+                bytes
             }
 
             /// Adds other rows at the end.

@@ -1,5 +1,6 @@
 //! `triggers`: a row for each trigger and interval. `moments`: a row for each thread of an explained trigger.
 
+use super::causes::causes_bytes;
 use super::column::{Column, columns};
 use super::{Keyed, Record, RowKey, Rows, Span, Spanned, Table};
 use std::borrow::Cow;
@@ -110,6 +111,11 @@ impl Record for TriggerMoment {
             }
         }
         moments
+    }
+
+    fn owned_bytes(&self) -> usize {
+        let threads = self.threads.iter().map(|it| size_of_val(it) + causes_bytes(&it.causes));
+        threads.sum()
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
 
 /// Reports if no such thread exists yet. Stays off the CPUs on which the watched threads may run: starting keeps a
 /// CPU busy in the kernel for milliseconds, while it checks the programs. Reports if that is not possible.
-fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
+pub(super) fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let online = &facts.cpu_sets.online;
     let present = whylate_runner::present_threads(task, &host.running);
     if let Some(name) = task.name.as_ref().filter(|_| present.is_empty() && !is_quiet) {
@@ -150,7 +150,7 @@ fn no_thread(arguments: &WatchArguments) -> String {
     let marks = "passed the mark --begin and then --end";
     let has_marks = !arguments.begin.is_empty() && arguments.chain.is_empty();
     let ran = if has_marks { format!("ran, or none {marks}") } else { "ran".to_owned() };
-    match (&arguments.task, &arguments.priority) {
+    match (&arguments.target.task, &arguments.priority) {
         (Some(name), _) => {
             format!("no thread called `{name}` {ran}; {list}, and the kernel cuts names to 15 bytes")
         }
@@ -210,7 +210,8 @@ impl WatchScreen {
         }
         // A program that is started here uses the same terminal.
         let is_quiet = printing.quiet || printing.json;
-        let is_live = !is_quiet && arguments.command.is_empty() && LiveScreen::<WatchView>::is_possible();
+        let is_live =
+            !is_quiet && arguments.target.command.is_empty() && LiveScreen::<WatchView>::is_possible();
         let (late, triggers) = (&arguments.on_late, &arguments.on_trigger);
         let actions = Actions::start(late, triggers, &asked_to_stop, is_live)?;
         let begin = || LiveScreen::start(WatchView::new(), asked_to_stop.clone());

@@ -406,6 +406,7 @@ impl Watching {
                 observer.happened(Happened::Late {
                     thread: self.lanes.name(*counted).to_owned(),
                     pid: activation.thread.pid,
+                    at_ns: activation.due_ns + activation.response_ns(),
                     latency_ns: activation.response_ns(),
                     cause: explained.causes.first().map(Cause::sentence),
                 });
@@ -438,6 +439,7 @@ impl Watching {
         let losses = self.watch.losses();
         let missed =
             ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));
+        let unrecorded = self.chains.as_ref().map_or(0, ChainWatch::unrecorded);
         let [dropped, unexplained] = self.triggers.as_ref().map(Triggers::losses).unwrap_or_default();
         let lost = lost(&[
             (losses.records, ["record was lost", "records were lost"]),
@@ -483,6 +485,13 @@ impl Watching {
                 [
                     "trigger is not explained: too many triggers came, so only the first trigger of each second is explained",
                     "triggers are not explained: too many triggers came, so only the first trigger of each second is explained",
+                ],
+            ),
+            (
+                unrecorded,
+                [
+                    "pass of a chain's mark has no record, so an instance is missing",
+                    "passes of chains' marks have no records (too many came), so instances are missing",
                 ],
             ),
             (losses.unaudited, ["audited system call was lost", "audited system calls were lost"]),

@@ -6,7 +6,7 @@ use whylate_core::result::ChainRecord;
 use whylate_stats::Histogram;
 
 /// The most begins that wait for their ends; the oldest ones count as dropped.
-const OPEN_MAX: usize = 4_096;
+const OPEN_MAX: usize = 1_024;
 /// A begin waits for its end at least this long, and this many times the median.
 const DROPPED_NS: u64 = 1_000_000_000;
 const DROPPED_MEDIANS: u64 = 10;
@@ -37,6 +37,8 @@ pub(super) struct Joiner {
     open: VecDeque<Passed>,
     /// When the one began that began last of those that ended.
     newest_ended_ns: u64,
+    /// Passes until then may lack their records.
+    gap_ns: u64,
     latencies: Histogram,
     /// Since the last stored interval.
     pub(super) record: ChainRecord,
@@ -50,6 +52,7 @@ impl Joiner {
             deadline_ns,
             open: VecDeque::new(),
             newest_ended_ns: 0,
+            gap_ns: 0,
             latencies: Histogram::new(),
             record,
         }
@@ -91,6 +94,20 @@ impl Joiner {
         Some(instance)
     }
 
+    /// Some passes until then have no records. Without values, a later end could join a begin whose own end is missing.
+    pub(super) fn gap(&mut self, until_ns: u64) {
+        self.gap_ns = until_ns;
+        if !self.has_values {
+            self.record.dropped += self.open.len() as u64;
+            self.open.clear();
+        }
+    }
+
+    /// Whether a pass can be joined: it came after all passes that have no records, or has a value.
+    pub(super) fn is_joined(&self, pass: &Passed) -> bool {
+        self.has_values || pass.at_ns > self.gap_ns
+    }
+
     fn normalise(&self, pass: &mut Passed) {
         if !self.has_values {
             pass.value = None;
@@ -117,12 +134,12 @@ impl Joiner {
     }
 
     /// The instances that had not ended when the watch did, at `until_ns`, and were already late. What a newer instance has
-    /// overtaken, or its program has left, is dropped.
+    /// overtaken, its program has left, or whose end may have no record, is dropped.
     pub(super) fn unended(&mut self, until_ns: u64, has_program_ended: bool) -> Vec<Instance> {
         let Some(deadline_ns) = self.deadline_ns else { return Vec::new() };
         let mut open = std::mem::take(&mut self.open);
         open.retain(|open| open.at_ns.saturating_add(deadline_ns) < until_ns);
-        let (given_up, newest_ns) = (open.len(), self.newest_ended_ns);
+        let (given_up, newest_ns) = (open.len(), self.newest_ended_ns.max(self.gap_ns));
         open.retain(|open| open.at_ns >= newest_ns && !has_program_ended);
         self.record.dropped += (given_up - open.len()) as u64;
         let ended = open.into_iter().map(|begin| {
@@ -234,6 +251,20 @@ mod tests {
         assert_eq!((overtaken.unended(40 * MS, false), overtaken.record.dropped), (Vec::new(), 1));
         let (_, _, mut left) = joined(true, &all);
         assert_eq!((left.unended(40 * MS, true), left.record.dropped), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn passes_without_records_make_no_long_instances() {
+        let (_, _, mut joiner) = joined(false, &[(true, 10, None)]);
+        joiner.gap(50 * MS);
+        assert!(!joiner.is_joined(&pass(50, None)) && joiner.is_joined(&pass(51, None)));
+        assert_eq!((joiner.end(pass(60, None)), joiner.record.dropped), (None, 1));
+        // With values, only instances that seem not to have ended are in doubt.
+        let (_, _, mut with_values) = joined(true, &[(true, 10, Some(1)), (true, 12, Some(2))]);
+        with_values.gap(20 * MS);
+        assert!(with_values.is_joined(&pass(15, Some(2))));
+        assert_eq!(with_values.end(pass(22, Some(2))).map(|it| it.latency_ns()), Some(10 * MS));
+        assert_eq!((with_values.unended(200 * MS, false), with_values.record.dropped), (Vec::new(), 1));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(super) struct WatchEnd {
 pub(super) struct ChainWatch {
     all: Vec<OneChain>,
     is_end: BTreeMap<u32, bool>,
+    /// The number of the last pass of each rule, and how many passes have no record.
+    last: BTreeMap<u32, u64>,
+    unrecorded: u64,
     waiting: Vec<Unexplained>,
     /// Since the last stored interval.
     paths: Vec<ChainPath>,
@@ -87,6 +90,8 @@ impl ChainWatch {
         let mut chains = Self {
             all: Vec::new(),
             is_end: BTreeMap::new(),
+            last: BTreeMap::new(),
+            unrecorded: 0,
             waiting: Vec::new(),
             paths: Vec::new(),
             is_stored: false,
@@ -113,6 +118,7 @@ impl ChainWatch {
         let now_ns = clock::now().0;
         let mut passes = watch.passed();
         in_order(&mut passes, &self.is_end);
+        self.look_for_gaps(&passes);
         for pass in passes {
             self.take(pass, lanes);
         }
@@ -135,12 +141,33 @@ impl ChainWatch {
         self.explain(&ripe, watch, lanes, observer)
     }
 
+    /// Looks for passes without a record by the numbers of those that have one.
+    fn look_for_gaps(&mut self, passes: &[Passed]) {
+        for one in &mut self.all {
+            for rule in one.rules {
+                let of_rule = || passes.iter().filter(|pass| pass.rule == rule);
+                let Some(newest) = of_rule().max_by_key(|pass| pass.number) else { continue };
+                let before = self.last.insert(rule, newest.number).unwrap_or(0);
+                let missing = newest.number.saturating_sub(before).saturating_sub(of_rule().count() as u64);
+                if missing > 0 {
+                    self.unrecorded += missing;
+                    one.joiner.gap(newest.at_ns);
+                }
+            }
+        }
+    }
+
+    /// Passes that have no record, because too many came.
+    pub(super) fn unrecorded(&self) -> u64 {
+        self.unrecorded
+    }
+
     fn take(&mut self, pass: Passed, lanes: &mut Lanes) {
         let found = self.all.iter_mut().enumerate().find(|(_, one)| one.rules.contains(&pass.rule));
         let Some((nth, one)) = found else { return };
         let is_begin = pass.rule == one.rules[0];
         let mark = if is_begin { &one.chain.begin } else { &one.chain.end };
-        if !is_by(mark, &pass) {
+        if !is_by(mark, &pass) || !one.joiner.is_joined(&pass) {
             return;
         }
         if is_begin {
@@ -166,6 +193,7 @@ impl ChainWatch {
                 observer.happened(Happened::Late {
                     thread: self.all[*nth].chain.series(),
                     pid: instance.end.thread,
+                    at_ns: instance.end.at_ns,
                     latency_ns: instance.latency_ns(),
                     cause: causes.first().map(Cause::sentence),
                 });

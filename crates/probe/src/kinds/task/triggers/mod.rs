@@ -215,7 +215,7 @@ impl Triggers {
         for (nth, come) in all.into_iter().enumerate() {
             if nth < HAPPENED_MAX {
                 let (trigger, text) = (self.given[come.trigger].clone(), come.text.clone());
-                observer.happened(Happened::Trigger { trigger, text });
+                observer.happened(Happened::Trigger { at_ns: come.at_ns, trigger, text });
             }
             let record = &mut self.records[come.trigger];
             self.moments.take(come, record);
