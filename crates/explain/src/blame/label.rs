@@ -10,7 +10,7 @@ use crate::confidence::{CONCLUDED, FAINT, LEFT_OVER, LIKELY, POSSIBLE, SEEN, SHO
 use crate::find::late::LateKind;
 use crate::find::late::PRIORITY_NORMAL;
 use crate::states::States;
-use crate::states::priorities::Priorities;
+use crate::states::priorities::{Change, Priorities};
 use crate::states::state::{Knowledge, Level, Span, State};
 use crate::vocabulary::{self, STILL_AT_WORK};
 use crate::window::Window;
@@ -355,11 +355,18 @@ impl Labeller<'_> {
             (Some(other), Some(own)) if may_run_before(of_kernel(other), of_kernel(own)) => {
                 let own = figure::priority(of_kernel(own));
                 let what = format!("{}, not below {own}", scheduled(of_kernel(other)));
-                let lent = state.pid.is_some_and(|pid| self.priorities.changes(pid));
-                if lent {
-                    let reason = "a thread ran with an inherited priority: the thread held a lock for which \
-                                  another task waited";
-                    return by(Thread, &what, CONCLUDED, reason);
+                match state.pid.map(|pid| self.priorities.change(pid)) {
+                    Some(Change::Inherited) => {
+                        let reason = "a thread ran with an inherited priority: the thread held a lock for which \
+                                      another task waited";
+                        return by(Thread, &what, CONCLUDED, reason);
+                    }
+                    Some(Change::Unknown) => {
+                        let reason = "a thread ran whose priority had been raised: by sched_setscheduler, or by a \
+                                      lock for which another task waited";
+                        return by(Thread, &what, CONCLUDED, reason);
+                    }
+                    Some(Change::None) | None => {}
                 }
                 // Without its events a softirq looks like the thread that serves it.
                 let serves = vocabulary::serves_softirqs(&self.thread(state.pid));

@@ -38,8 +38,10 @@ pub(crate) struct States {
     /// Whether events showed when interrupts went off and on.
     pub(crate) irq_events: bool,
     pub(crate) has_functions: bool,
-    /// Whether anything but flags showed handlers of interrupts.
-    pub(crate) has_handlers: bool,
+    /// Whether anything but flags showed how long interrupts lasted, not only what a handler in them did.
+    has_interrupts: bool,
+    /// Whether events show when handlers of timers ended.
+    has_timer_ends: bool,
     /// Whether the scheduler's switches were traced.
     pub(crate) has_switches: bool,
     /// Moments at which events of a CPU contradict each other: some between them are missing.
@@ -56,7 +58,11 @@ pub(crate) fn sweep(window: &Window, reader: &dyn Reader) -> States {
             .events
             .iter()
             .any(|event| matches!(event.kind, EventKind::IrqsOff { .. } | EventKind::IrqsOn { .. })),
-        has_handlers: window.events.iter().any(tells_of_handlers),
+        has_interrupts: window.events.iter().any(tells_of_interrupts),
+        has_timer_ends: window
+            .events
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::TimerExpireExit { .. })),
         has_switches: window.events.iter().any(|event| matches!(event.kind, EventKind::Switch { .. })),
         ..States::default()
     };
@@ -85,14 +91,11 @@ pub(crate) fn sweep(window: &Window, reader: &dyn Reader) -> States {
     states
 }
 
-fn tells_of_handlers(event: &Event) -> bool {
+fn tells_of_interrupts(event: &Event) -> bool {
     matches!(
         event.kind,
         EventKind::VectorEntry { .. }
             | EventKind::VectorExit { .. }
-            | EventKind::IrqEntry { .. }
-            | EventKind::IrqExit { .. }
-            | EventKind::TimerExpire { .. }
             | EventKind::Function { .. }
             | EventKind::GraphEntry { .. }
             | EventKind::Timerlat { .. }
@@ -155,7 +158,10 @@ impl States {
         let flags = after.context;
         // A tracer takes its time for the stack of the event before, in the same interrupt.
         let is_stack = matches!(after.kind, EventKind::Stack { .. });
-        let apart = !self.has_handlers && !is_stack && after.at_ns - begin > TWO_INTERRUPTS_NS;
+        // The handler of a timer lasts until its end, where ends are recorded. What is known from flags alone does not.
+        let in_handler = cpu.announced.is_some() && self.has_timer_ends;
+        let is_long = after.at_ns - begin > TWO_INTERRUPTS_NS;
+        let apart = is_long && !self.has_interrupts && !in_handler && !is_stack;
         // An interrupt of a softirq has the flags of both.
         let goes_on = match cpu.level() {
             Level::Softirq(_) => flags.softirq || flags.nmi,

@@ -4,7 +4,7 @@
 //! first event about a thread its first known priority is used.
 
 use crate::window::Window;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use whylate_trace::event::{EventKind, Task};
 
 /// What the events of a window show about priorities.
@@ -12,6 +12,19 @@ use whylate_trace::event::{EventKind, Task};
 pub(crate) struct Priorities {
     /// For each thread, the places of the events that show its priority, in their order.
     known: HashMap<u32, Vec<(usize, i32)>>,
+    /// The threads whose priority an event shows as inherited.
+    inherits: HashSet<u32>,
+}
+
+/// Why a thread has different priorities in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// It has only one.
+    None,
+    /// Priority inheritance.
+    Inherited,
+    /// No event says so: its own call, another thread's, or an inheritance that was not recorded.
+    Unknown,
 }
 
 impl Priorities {
@@ -28,6 +41,7 @@ impl Priorities {
                 | EventKind::Wakeup { task, .. }
                 | EventKind::Migrate { task, .. } => priorities.tell(index, task),
                 EventKind::PriorityInherited { task, new_priority } => {
+                    priorities.inherits.insert(task.pid);
                     priorities.tell(index, Task { priority: new_priority, ..task });
                 }
                 _ => {}
@@ -51,9 +65,14 @@ impl Priorities {
         known.get(later.saturating_sub(1)).map(|(_, priority)| *priority)
     }
 
-    /// Whether a thread has different priorities in the window.
-    pub(crate) fn changes(&self, pid: u32) -> bool {
-        self.known.get(&pid).is_some_and(|known| known.len() > 1)
+    /// Why a thread has different priorities in the window.
+    pub(crate) fn change(&self, pid: u32) -> Change {
+        let changes = self.known.get(&pid).is_some_and(|known| known.len() > 1);
+        match (changes, self.inherits.contains(&pid)) {
+            (false, _) => Change::None,
+            (true, true) => Change::Inherited,
+            (true, false) => Change::Unknown,
+        }
     }
 
     /// The first known priority of a thread.
@@ -96,5 +115,16 @@ mod tests {
         // Before the first event with a priority, use that one.
         assert_eq!([priorities.at(4, 0), priorities.first(9)], [Some(120), Some(98)]);
         assert_eq!(priorities.at(8, last), None);
+        assert_eq!(
+            [9, 4, 8].map(|pid| priorities.change(pid)),
+            [Change::Inherited, Change::None, Change::None]
+        );
+    }
+
+    #[test]
+    fn a_priority_that_changes_without_an_event_of_inheritance_may_be_the_threads_own() {
+        let events = vec![switch(task(0, 120), task(9, 120)), switch(task(9, 19), task(3, 120))];
+        let priorities = Priorities::of(&Window { events, ..Window::default() });
+        assert_eq!(priorities.change(9), Change::Unknown);
     }
 }
