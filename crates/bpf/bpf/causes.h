@@ -463,6 +463,12 @@ NEVER_INLINE void softirq_switches(struct cpu_state *state, u32 ring, u64 now_ns
 	}
 }
 
+/* What is kept of the task that waits for a CPU: a part of its id, which is enough to see that it is the one that comes. */
+ALWAYS_INLINE u8 waiter_of(u32 thread)
+{
+	return 0x80 | (thread & 0x7f);
+}
+
 /*
  * A switch on a CPU that has a ring. `left_counts` and `came_counts`: whether the waits of the two tasks are recorded.
  * Returns whether the time was read, into `now_ns`; otherwise the switch needs nothing more.
@@ -482,12 +488,13 @@ ALWAYS_INLINE bool threads_switch(struct cpu_state *state, u32 ring, u64 *now_ns
 		state->softirq_ns = 0;
 	bool in_softirq = PREEMPTS_SOFTIRQS && (state->softirq_ns || state->softirqs_left);
 
-	if (!came_counts) {
-		if (left_counts)
-			state->is_waited = is_runnable;
-		else if (LIKELY(!is_throttled && !in_softirq && skips_clock(state, previous, next)))
-			return 0;
-	}
+	/* A counted thread in between, such as the one that moves tasks, does not end the wait of another one. */
+	if (left_counts && is_runnable)
+		state->is_waited = waiter_of(previous->pid);
+	else if (!next->pid || (came_counts && state->is_waited == waiter_of(next->pid)))
+		state->is_waited = 0;
+	if (!came_counts && !left_counts && LIKELY(!is_throttled && !in_softirq && skips_clock(state, previous, next)))
+		return 0;
 	*now_ns = bpf_ktime_get_ns();
 	if (UNLIKELY(in_softirq))
 		softirq_switches(state, ring, *now_ns, previous->pid, next->pid);

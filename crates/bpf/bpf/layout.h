@@ -167,7 +167,7 @@ struct cpu_state {
 	u64 idle_ns;
 	u64 thread_ns;
 	u32 idle_state;
-	/* Whether a counted task was woken or preempted here and has not run since. */
+	/* The counted task that was last woken or preempted here and has not run since, by waiter_of(); 0: none. */
 	u8 is_waited;
 	/* Whether there was a switch since thread_ns whose time was not read: see skips_clock(). */
 	u8 has_switched;

@@ -363,12 +363,12 @@ ALWAYS_INLINE u32 last_cpu(struct task_struct *task)
 }
 
 /* A watched task waits for a CPU, which is often not the one that wakes it: every switch there is recorded until it runs. */
-ALWAYS_INLINE void waits_on(u32 cpu)
+ALWAYS_INLINE void waits_on(u32 cpu, u32 thread)
 {
 	struct cpu_state *state = state_of(cpu);
 
 	if (state)
-		state->is_waited = 1;
+		state->is_waited = waiter_of(thread);
 }
 
 /* Whether the task is in the priority range of the configuration. */

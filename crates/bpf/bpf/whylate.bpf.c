@@ -149,7 +149,7 @@ ALWAYS_INLINE int on_waking(u64 *ctx, bool with_causes)
 	u32 ring = with_causes ? state->settings.ring : 0;
 
 	if (ring) {
-		state->is_waited = 1;
+		state->is_waited = waiter_of(pid);
 		pending->ran = 0;
 		if (HELPER_EXISTS(get_current_task_btf)) {
 			struct task_struct *current = bpf_get_current_task_btf();
@@ -869,7 +869,7 @@ int waking_tasks(u64 *ctx)
 
 	if (slot) {
 		task_woken(state, slot, task, expires_ns, now_ns);
-		waits_on(last_cpu(task));
+		waits_on(last_cpu(task), task->pid);
 	}
 	if (UNLIKELY(!ring))
 		return 0;
@@ -1156,7 +1156,7 @@ int task_moved(u64 *ctx)
 
 	slot->moved_ns = bpf_ktime_get_ns();
 	slot->moved_from = from < 255 ? 1 + (u8)from : 0;
-	waits_on((u32)ctx[1]);
+	waits_on((u32)ctx[1], task->pid);
 	return 0;
 }
 

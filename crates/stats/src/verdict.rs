@@ -140,15 +140,40 @@ const LATE_NAMED: usize = 2;
 
 /// Which tasks were too late, how often and by how much.
 fn missed(cells: &[CellResult], plan: &Plan) -> Option<String> {
-    let probes = cells.iter().flat_map(|cell| &cell.probes);
-    let probes = probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
-    let late =
-        probes.flat_map(|probe| &probe.cpus).filter(|task| task.get(OVERRUNS).is_some_and(|it| it > 0));
+    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    let late: Vec<&CpuResult> = tasks.filter(|task| task.get(OVERRUNS) > Some(0)).collect();
+    if late.is_empty() {
+        return None;
+    }
     let is_chain = |task: &&CpuResult| task.series.as_deref().is_some_and(|series| plan.is_chain(series));
-    let (chains, tasks): (Vec<&CpuResult>, Vec<&CpuResult>) = late.partition(is_chain);
+    let (chains, tasks): (Vec<&CpuResult>, Vec<&CpuResult>) = late.into_iter().partition(is_chain);
     let of_chains = chains.into_iter().filter_map(|chain| missed_by_chain(chain, plan));
-    let all: Vec<String> = of_chains.chain(missed_by_tasks(tasks, plan)).collect();
+    let all: Vec<String> =
+        of_chains.chain(missed_by_tasks(tasks, plan)).chain(not_judged(cells, plan)).collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+fn probes_of_users(cells: &[CellResult]) -> impl Iterator<Item = &ProbeResult> {
+    let probes = cells.iter().flat_map(|cell| &cell.probes);
+    probes.filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()))
+}
+
+/// Whether a response that was not recorded, or whose sleeps are in doubt, may be longer than this.
+fn may_exceed(task: &CpuResult, bound: Nanos) -> bool {
+    [UNSEEN_MAX_NS, DOUBT_MAX_NS]
+        .iter()
+        .any(|key| task.get(*key).is_some_and(|longest_ns| longest_ns > bound.0))
+}
+
+/// The threads without a recorded miss that may have missed the deadline all the same.
+fn not_judged(cells: &[CellResult], plan: &Plan) -> Option<String> {
+    let deadline = plan.deadline()?;
+    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    let is_open = |task: &&CpuResult| task.get(OVERRUNS).unwrap_or(0) == 0 && may_exceed(task, deadline);
+    let names: Vec<&str> = tasks.filter(is_open).filter_map(|task| task.series.as_deref()).collect();
+    let (named, others) = names.split_at(names.len().min(LATE_NAMED));
+    let more = (!others.is_empty()).then(|| format!(" and {}", counted(others.len(), "other thread")));
+    (!named.is_empty()).then(|| format!("cannot judge {}{}", named.join(", "), more.unwrap_or_default()))
 }
 
 /// `5 of 50 instances of chain `frame` missed the deadline of 20.0 ms; the longest took 31.0 ms`.
@@ -179,10 +204,14 @@ fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
         let others = counted(late.len() - LATE_NAMED, "other thread");
         named.push(format!("{} of {others}", counted(more, "response")));
     }
+    let at_least = if late.iter().any(|task| may_exceed(task, deadline)) { "at least " } else { "" };
     let (value, deadline) =
         nanoseconds_apart(longest.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
     let of = if late.len() > 1 { format!(", in {}", name(longest)) } else { String::new() };
-    Some(format!("{} missed the deadline of {deadline}; the longest took {value}{of}", named.join(", ")))
+    let named = named.join(", ");
+    Some(format!(
+        "{at_least}{named} missed the deadline of {deadline}; the longest took {at_least}{value}{of}"
+    ))
 }
 
 fn by_limit(
@@ -615,6 +644,27 @@ mod tests {
                 "7 of 10000 responses of control missed the deadline of 2.00 ms; the longest took 2.40 ms"
             )
         );
+        let judged_with_doubt = |missed: u64| {
+            let mut cell = cell("idle", "task/control", Some(2_400_000));
+            cell.probes[0].cpus[0].quantities.set(OVERRUNS, missed);
+            cell.probes[0].cpus[0].quantities.set(UNSEEN_MAX_NS, 9_000_000);
+            let mut helper = cell.probes[0].cpus[0].clone();
+            helper.series = Some("helper".to_owned());
+            helper.quantities.set(OVERRUNS, 0);
+            cell.probes[0].cpus.push(helper);
+            let text = "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"task\"\n\
+                        name = \"control\"\ndeadline = \"2ms\"\n[[cell]]\n";
+            let plan = Plan::parse(&Source { name: "x", text }, &[]).unwrap();
+            super::missed(&[cell], &plan)
+        };
+        assert_eq!(
+            judged_with_doubt(7).as_deref(),
+            Some(
+                "at least 7 of 10000 responses of control missed the deadline of 2.00 ms; the longest took at least \
+                 2.40 ms; cannot judge helper"
+            )
+        );
+        assert_eq!(judged_with_doubt(0), None);
         let kept = judged_by(0, "3ms", None);
         assert_eq!(kept.verdict, Verdict::Pass, "{}", kept.reason);
         assert!(says("no-latency-above-ms", &kept.reason), "{}", kept.reason);

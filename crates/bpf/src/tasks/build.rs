@@ -430,7 +430,9 @@ impl Track {
     /// It was preempted and runs again, perhaps on another CPU.
     fn go_on(&mut self, cpu: CpuId, raw: &RawStretch, left: Left) {
         let Some(open) = &mut self.open else { return };
-        let what = Doing::Preempted { by: left.next, budget: left.budget };
+        let last = thread(raw.previous, raw.previous_prio, &raw.previous_command);
+        let by = if is_longer_there(&left, &last, raw) { last } else { left.next };
+        let what = Doing::Preempted { by, budget: left.budget };
         let moved_ns = Some(raw.moved_ns).filter(|moved_ns| (left.at_ns..raw.run_ns).contains(moved_ns));
         let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu {
             raw.run_ns
@@ -444,6 +446,18 @@ impl Track {
             open.stages.push(Stage { from_ns: until_ns, to_ns: raw.run_ns, cpu, what });
         }
     }
+}
+
+/// Whether the thread that had the CPU last had more of an ordinary thread's wait than the first one: a real-time thread
+/// leaves soon, and other ordinary threads follow it.
+fn is_longer_there(left: &Left, last: &Thread, raw: &RawStretch) -> bool {
+    let is_ordinary = |priority: i32| priority < 0;
+    let own = thread(raw.thread, raw.prio, &raw.command);
+    last.pid != 0
+        && last.pid != left.next.pid
+        && is_ordinary(own.priority)
+        && is_ordinary(last.priority)
+        && !is_ordinary(left.next.priority)
 }
 
 /// Takes the gap before an activation.

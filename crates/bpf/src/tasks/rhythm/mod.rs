@@ -26,6 +26,10 @@ const DECIDED_FOR: u32 = 32;
 const PERIODS_MAX: u64 = 20;
 /// Fewer additional wake-ups than one in this number of periods are jitter.
 const EXTRA_PART: u64 = 16;
+/// A wake-up that is further than this part of a period from its grid does not fit; the grid begins anew after so many
+/// periods without one that fits.
+const OFF_PERIOD_PART: u64 = 4;
+const GRID_PERIODS: u64 = 4;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
@@ -286,15 +290,32 @@ impl ThreadRhythm {
         self.take(part, ended);
     }
 
-    /// Looks only for the rhythm: how many wake-ups there are in a period.
+    /// Looks only for the rhythm: how many wake-ups there are in a period, and which do not fit it.
     fn watch(&mut self, part: &Activation, by: Activations) {
         self.note(part);
         self.since_decision += 1;
+        self.look_between_periods(part);
         let decided_for = if matches!(self.rule, Rule::Learning) { HELD_MAX as u32 } else { DECIDED_FOR };
         if self.since_decision >= decided_for {
             self.decide(by);
             self.count_extra();
         }
+    }
+
+    /// A wake-up between two periods may be the end of a sleep in the middle of the work, or come late.
+    fn look_between_periods(&mut self, part: &Activation) {
+        let Rule::Period(found) = &self.rule else { return };
+        let (period_ns, since_ns) = (found.period_ns.max(1), part.due_ns.saturating_sub(self.grid.at_ns));
+        let after_ns = since_ns % period_ns;
+        let fits = after_ns.min(period_ns - after_ns) <= period_ns / OFF_PERIOD_PART;
+        if fits || self.grid.at_ns == 0 || since_ns > GRID_PERIODS * period_ns {
+            self.grid.at_ns = part.due_ns;
+            return;
+        }
+        // This wake-up is the last one.
+        let before_ns = self.wakes.iter().rev().nth(1).map_or(part.due_ns, |wake| wake.due_ns);
+        self.early.sleeps += 1;
+        self.early.longest_ns = self.early.longest_ns.max(part.end_ns().saturating_sub(before_ns));
     }
 
     /// Where a period has more than one wake-up, some are in the middle of the work; late ones alone make it no more.
@@ -304,8 +325,13 @@ impl ThreadRhythm {
         let periods = (last.due_ns - first.due_ns) / found.period_ns.max(1);
         let extra = (self.wakes.len() as u64).saturating_sub(periods + 1);
         if extra > 1 + periods / EXTRA_PART {
+            // From a wake-up to the end of the work of the next one, which is where the sleep after it began.
+            let joined = self.wakes.iter().zip(self.wakes.iter().skip(2));
+            let joined = joined.map(|(first, after)| {
+                after.due_ns.saturating_sub(after.slept_ns).saturating_sub(first.due_ns)
+            });
             self.early.sleeps += extra;
-            self.early.longest_ns = self.early.longest_ns.max(found.period_ns);
+            self.early.longest_ns = self.early.longest_ns.max(joined.max().unwrap_or(found.period_ns));
         }
     }
 
@@ -474,7 +500,7 @@ impl ThreadRhythm {
         let grid = &mut self.grid;
         let periods = found.periods_between(grid.at_ns, part.due_ns);
         match periods {
-            _ if grid.at_ns == 0 || part.due_ns > grid.at_ns + 4 * found.period_ns => {
+            _ if grid.at_ns == 0 || part.due_ns > grid.at_ns + GRID_PERIODS * found.period_ns => {
                 (grid.at_ns, grid.off_grid) = (part.due_ns, 0);
             }
             Some(periods) => {
