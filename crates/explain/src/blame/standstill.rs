@@ -27,6 +27,10 @@ use whylate_trace::reader::{Reader, Selection};
 const LEAST_NS: u64 = 20_000;
 /// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
 const PART: f64 = 0.5;
+/// A timer interrupt in a guest may take this long.
+const ON_TIME_NS: u64 = 50_000;
+/// From the entry of the timer interrupt to the handler of its timer.
+const HANDLER_NS: u64 = 10_000;
 /// Idle states above this one may stop the CPU's own timer, so that another CPU has to wake it.
 const IDLE_STATE_TICKING_MAX: u32 = 1;
 
@@ -110,7 +114,7 @@ fn below_hypervisor(piece: &mut Piece, timers: &LateTimers, labeller: &Labeller<
         state.irqs_off == Knowledge::ByEvent || state.preempt_off == Knowledge::ByEvent
     };
     let Some(span) = piece.detail.span(labeller.states).filter(|span| !by_event(span)) else { return };
-    if ran_at_end(span, labeller) || !all_silent(piece, labeller) {
+    if ran_at_end(span, labeller) || !all_silent(piece, labeller) || timers.ends_on_time(piece, labeller) {
         return;
     }
     let state = &span.state;
@@ -194,6 +198,8 @@ struct LateTimers {
 struct OwnTimers {
     /// In the order of their handlers.
     by_start: Vec<(u64, u64)>,
+    /// When the handlers of timers began that were on time.
+    on_time: Vec<u64>,
     /// In the order in which they were due.
     by_due: Vec<(u64, u64)>,
     /// From each moment on, the longest lateness of the timers that were due and not yet handled then.
@@ -207,12 +213,30 @@ impl LateTimers {
         let mut timers = Self::default();
         for event in &window.events {
             // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
-            let Some(late_ns) = armed.follow(event).filter(|late_ns| *late_ns >= least) else { continue };
+            let Some(late_ns) = armed.follow(event) else { continue };
+            if late_ns < ON_TIME_NS {
+                timers.by_cpu.entry(event.cpu).or_default().on_time.push(event.at_ns);
+            }
+            if late_ns < least {
+                continue;
+            }
             let due_ns = event.at_ns.saturating_sub(late_ns);
             timers.by_cpu.entry(event.cpu).or_default().by_start.push((due_ns, event.at_ns));
         }
         timers.by_cpu.values_mut().for_each(OwnTimers::index);
         timers
+    }
+
+    /// Whether a timer of the CPU that was on time ended the longest silence in a piece: a stop of the CPU would have ended at
+    /// any moment, and mostly after the timer was due.
+    fn ends_on_time(&self, piece: &Piece, labeller: &Labeller<'_>) -> bool {
+        let cpu = &piece.detail.cpu;
+        let spans = labeller.states.spans.get(cpu);
+        let Some((_, span)) = spans.and_then(|spans| silence(spans, piece.from, piece.to)) else { return false };
+        self.by_cpu.get(cpu).is_some_and(|own| {
+            let first = own.on_time.partition_point(|at_ns| *at_ns < span.to);
+            own.on_time.get(first).is_some_and(|at_ns| *at_ns <= span.to.saturating_add(HANDLER_NS))
+        })
     }
 
     /// Whether a timer of the CPU was due in a piece and came late by it: its handler is the first event after the silence.
