@@ -194,6 +194,10 @@ pub struct Activation {
     /// Why it fell asleep at the end, and where.
     pub slept: Wait,
     pub slept_at: Site,
+    /// The word of the futex in which it fell asleep; 0: none.
+    pub slept_word: u64,
+    /// The sleep before it, or one in its middle, ended with the end of the thread for which it waited.
+    pub joins: bool,
     pub faults: u64,
     /// What its own work consisted of; `None` if that was not recorded.
     pub work: Option<Divided>,

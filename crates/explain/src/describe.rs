@@ -284,8 +284,10 @@ fn is_ipi(name: &str) -> bool {
 /// What a timeline consists of.
 pub(crate) trait Stretch {
     fn length_ns(&self) -> u64;
-    /// Extends it to the end of the next one.
-    fn extend(&mut self, next: &Self);
+    /// Whether both show the same.
+    fn is_same(&self, next: &Self) -> bool;
+    /// Extends it to the end of the next one; the whole shows what the next one does if `takes_next`.
+    fn join(&mut self, next: Self, takes_next: bool);
 }
 
 impl Stretch for TimelineSegment {
@@ -293,8 +295,16 @@ impl Stretch for TimelineSegment {
         self.to_ns - self.from_ns
     }
 
-    fn extend(&mut self, next: &Self) {
-        self.to_ns = next.to_ns;
+    fn is_same(&self, next: &Self) -> bool {
+        (self.cpu, &self.what, self.kind) == (next.cpu, &next.what, next.kind)
+    }
+
+    fn join(&mut self, next: Self, takes_next: bool) {
+        let (from_ns, to_ns) = (self.from_ns, next.to_ns);
+        if takes_next {
+            *self = next;
+        }
+        (self.from_ns, self.to_ns) = (from_ns, to_ns);
     }
 }
 
@@ -305,17 +315,58 @@ pub(crate) fn shorten_to_fit<S: Stretch>(segments: &mut Vec<S>) {
     }
 }
 
-/// Joins the shorter half of the segments to what is before them.
+/// Joins short segments, in pairs, with what is before them; the longer one of a pair names both.
 fn shorten<S: Stretch>(segments: &mut Vec<S>) {
     let mut lengths: Vec<u64> = segments.iter().map(Stretch::length_ns).collect();
     lengths.sort_unstable();
     let limit = lengths[lengths.len() / 2];
-    let mut joined: Vec<S> = Vec::with_capacity(segments.len() / 2);
-    for (index, segment) in segments.drain(..).enumerate() {
+    let mut joined: Vec<S> = Vec::with_capacity(segments.len());
+    let mut is_pair = false;
+    for segment in segments.drain(..) {
+        let length_ns = segment.length_ns();
         match joined.last_mut() {
-            Some(last) if segment.length_ns() <= limit || index % 2 == 1 => last.extend(&segment),
-            _ => joined.push(segment),
+            Some(last) if last.is_same(&segment) => last.join(segment, false),
+            Some(last) if !is_pair && length_ns.min(last.length_ns()) <= limit => {
+                is_pair = true;
+                let takes_next = length_ns > last.length_ns();
+                last.join(segment, takes_next);
+            }
+            _ => {
+                is_pair = false;
+                joined.push(segment);
+            }
         }
     }
     *segments = joined;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::CpuId;
+
+    #[test]
+    fn a_timeline_that_is_shortened_keeps_the_times_of_its_parts() {
+        let mut segments = Vec::new();
+        let mut at_ns = 0;
+        let mut add = |what: &str, length_ns: u64| {
+            let (from_ns, to_ns) = (at_ns, at_ns + length_ns);
+            at_ns = to_ns;
+            let (cpu, what) = (CpuId(1), what.to_owned());
+            segments.push(TimelineSegment { from_ns, to_ns, cpu, what, kind: None, function: None });
+        };
+        add("RCU softirq", 60_000);
+        for nth in 0..2_000 {
+            add("hog", 3_900_000 + nth * 10);
+            add("local timer", 20_000 + nth % 7);
+            if nth % 5 == 0 {
+                add("RCU softirq", 12_000);
+            }
+        }
+        let whole_ns = at_ns;
+        shorten_to_fit(&mut segments);
+        assert!(segments.len() <= SEGMENTS_MAX && segments.windows(2).all(|it| it[0].to_ns == it[1].from_ns));
+        let hog_ns: u64 = segments.iter().filter(|it| it.what == "hog").map(Stretch::length_ns).sum();
+        assert!(hog_ns * 100 >= whole_ns * 98, "{hog_ns} of {whole_ns}");
+    }
 }

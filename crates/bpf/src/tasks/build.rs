@@ -57,6 +57,8 @@ pub(super) struct Left {
     /// `None`: it was preempted.
     pub(super) wait: Option<Wait>,
     site: Site,
+    /// The value of the futex in which it sleeps: for pthread_join, the id of a thread.
+    waits_for: u32,
     next: Thread,
     budget: Budget,
 }
@@ -335,6 +337,7 @@ impl Builder {
             cpu,
             wait: wait.clone(),
             site: calls::site(raw),
+            waits_for: if raw.futex == 0 { 0 } else { raw.futex_value },
             next: thread(raw.next, raw.next_prio, &raw.next_command),
             budget: budget(raw.budget),
         });
@@ -346,7 +349,7 @@ impl Builder {
         match wait {
             Some(wait) if !wait.is_inside() && !self.marked => {
                 let mut ended = track.open.take()?;
-                (ended.slept, ended.slept_at) = (wait, calls::site(raw));
+                (ended.slept, ended.slept_at, ended.slept_word) = (wait, calls::site(raw), raw.futex);
                 Some(ended)
             }
             _ => None,
@@ -410,7 +413,10 @@ impl Track {
                 // A late task may have armed its timer in the past; its work until then is another activation.
                 let slept_ns = left.as_ref().map_or(0, |left| left.at_ns);
                 let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
+                // glibc's pthread_join waits while a word has the id of the thread, and the kernel wakes it when that ends.
+                let joins = left.as_ref().is_some_and(|it| it.waits_for != 0 && it.waits_for == raw.waker);
                 self.open = Some(Activation {
+                    joins,
                     thread: thread(raw.thread, raw.prio, &raw.command),
                     process: raw.process,
                     due_ns,

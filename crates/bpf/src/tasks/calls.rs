@@ -112,6 +112,11 @@ pub(super) fn is_sleep(site: &Site) -> bool {
     site.call == Sysno::nanosleep as i32 || site.call == Sysno::clock_nanosleep as i32
 }
 
+/// The same of sleeps until a moment, as those of a thread with a period.
+pub(super) fn is_until(site: &Site) -> bool {
+    site.call == Sysno::clock_nanosleep as i32 && site.mode == 1
+}
+
 /// Whether a thread waits there for one of several things, each of which may be work of its own.
 pub(super) fn waits_for_several(site: &Site) -> bool {
     let call = u32::try_from(site.call).ok().and_then(|number| Sysno::new(number as usize));

@@ -232,7 +232,9 @@ impl LateTimers {
     fn ends_on_time(&self, piece: &Piece, labeller: &Labeller<'_>) -> bool {
         let cpu = &piece.detail.cpu;
         let spans = labeller.states.spans.get(cpu);
-        let Some((_, span)) = spans.and_then(|spans| silence(spans, piece.from, piece.to)) else { return false };
+        let Some((_, span)) = spans.and_then(|spans| silence(spans, piece.from, piece.to)) else {
+            return false;
+        };
         self.by_cpu.get(cpu).is_some_and(|own| {
             let first = own.on_time.partition_point(|at_ns| *at_ns < span.to);
             own.on_time.get(first).is_some_and(|at_ns| *at_ns <= span.to.saturating_add(HANDLER_NS))

@@ -192,8 +192,16 @@ impl Stretch for Shown<'_> {
         self.to_ns - self.from_ns
     }
 
-    fn extend(&mut self, next: &Self) {
-        self.to_ns = next.to_ns;
+    fn is_same(&self, next: &Self) -> bool {
+        (&self.place.what, self.place.cpu, self.kind) == (&next.place.what, next.place.cpu, next.kind)
+    }
+
+    fn join(&mut self, next: Self, takes_next: bool) {
+        let (from_ns, to_ns) = (self.from_ns, next.to_ns);
+        if takes_next {
+            *self = next;
+        }
+        (self.from_ns, self.to_ns) = (from_ns, to_ns);
     }
 }
 
@@ -213,16 +221,10 @@ fn timeline(accountant: &Accountant<'_>, chosen: Option<&Group<'_>>, main: &Caus
             function,
         };
         match pieces.last_mut() {
-            Some(last)
-                if last.place.what == shown.place.what
-                    && last.place.cpu == shown.place.cpu
-                    && last.kind == shown.kind =>
-            {
-                // Use the function of the longer part for both.
-                if shown.length_ns() > last.length_ns() {
-                    last.function = shown.function;
-                }
-                last.extend(&shown);
+            // The function of the longer part is that of both.
+            Some(last) if last.is_same(&shown) => {
+                let takes_next = shown.length_ns() > last.length_ns();
+                last.join(shown, takes_next);
             }
             _ => pieces.push(shown),
         }

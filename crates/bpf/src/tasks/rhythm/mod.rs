@@ -117,6 +117,10 @@ struct ThreadRhythm {
     /// How many of its sleeps in one place may be in the middle of the work, and the longest response then.
     two_kinds: (u64, u64),
     last_end_ns: Option<u64>,
+    /// When a sleep until a moment of its timer last ended, and the sleeps in other places since then.
+    timer_slept: Option<(u64, u64)>,
+    /// Where its last sleep began.
+    last_site: Site,
     calls: BTreeSet<String>,
 }
 
@@ -135,6 +139,8 @@ impl Default for ThreadRhythm {
             early: Bound::default(),
             two_kinds: (0, 0),
             last_end_ns: None,
+            timer_slept: None,
+            last_site: Site::default(),
             calls: BTreeSet::new(),
         }
     }
@@ -171,8 +177,14 @@ impl Rhythms {
         let mut begun_ns = last.part.as_ref().map(|part| part.due_ns);
         if let Some(mut rhythm) = self.threads.remove(&thread) {
             rhythm.flush(self.by, ended);
+            // It waited for its last helpers: the end of the program, and of no cycle.
+            let is_end = last.part.as_ref().is_some_and(|part| part.joins);
+            let has_joined = rhythm.open.take_if(|open| open.joins).is_some();
+            if is_end || has_joined {
+                begun_ns = None;
+            }
             if let Some(open) = rhythm.open.take() {
-                if last.part.as_ref().is_none_or(|part| rhythm.goes_on(part, &open)) {
+                if !is_end && last.part.as_ref().is_none_or(|part| rhythm.goes_on(part, &open)) {
                     begun_ns = Some(open.due_ns);
                 }
                 ended.push(open);
@@ -214,6 +226,9 @@ impl Rhythms {
         at_ns: u64,
     ) -> Option<Activation> {
         let Some(rhythm) = self.threads.get_mut(&thread) else { return part };
+        if part.is_none() {
+            rhythm.doubt_last_sleep(at_ns);
+        }
         let Some(mut open) = rhythm.open.take() else { return part };
         match part {
             Some(part) if rhythm.is_inside(&part, &open) => {
@@ -226,10 +241,7 @@ impl Rhythms {
                 let Rule::Period(found) = &rhythm.rule else { return Some(open) };
                 if open.slept_at != found.site {
                     let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
-                    let what = Doing::Blocked {
-                        wait: inside(&open.slept, &open.slept_at),
-                        waker: Default::default(),
-                    };
+                    let what = Doing::Blocked { wait: inside(&open), waker: Default::default() };
                     open.stages.push(Stage { from_ns: open.end_ns(), to_ns: at_ns, cpu, what });
                     open.is_unended = true;
                 }
@@ -391,6 +403,11 @@ impl ThreadRhythm {
                 site
             };
             let slept_ns = part.due_ns.saturating_sub(before_ns);
+            match &mut self.timer_slept {
+                slept if calls::is_until(&site) => *slept = Some((part.due_ns, 0)),
+                Some((_, others)) => *others += 1,
+                None => {}
+            }
             let waker = if let Waker::Thread(thread, _) = part.waker { thread } else { 0 };
             self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site, waker });
             if self.wakes.len() > WAKES_MAX {
@@ -407,6 +424,7 @@ impl ThreadRhythm {
         } else {
             self.bounds.values_mut().for_each(|bound| bound.since = None);
         }
+        self.last_site = part.slept_at;
         let bound = self.bounds.get_mut(&part.slept_at);
         if let Some((bound, (since_ns, sleeps))) =
             bound.and_then(|bound| bound.since.take().map(|since| (bound, since)))
@@ -420,6 +438,18 @@ impl ThreadRhythm {
             && !self.calls.contains(call)
         {
             self.calls.insert(call.clone());
+        }
+    }
+
+    /// At the end of the watch a thread that sleeps until moments of its timer may hang in another sleep, in the middle of its
+    /// work.
+    fn doubt_last_sleep(&mut self, at_ns: u64) {
+        let knows = matches!(&self.rule, Rule::Period(found) if found.ends_at(self.last_site));
+        if let Some((since_ns, others)) =
+            self.timer_slept.filter(|_| !knows && !calls::is_until(&self.last_site))
+        {
+            self.early.sleeps += others + 1;
+            self.early.longest_ns = self.early.longest_ns.max(at_ns.saturating_sub(since_ns));
         }
     }
 
@@ -563,16 +593,28 @@ impl ThreadRhythm {
                 add(self.grid.sleeps, self.grid.longest_ns);
             }
         }
+        // It slept until moments of its timer, and has not done so for many wake-ups: perhaps all its cycles overrun since then.
+        let is_by_timer = matches!(&self.rule, Rule::Period(found) if calls::is_until(&found.site));
+        if let Some(((since_ns, others), end_ns)) = self.timer_slept.zip(self.last_end_ns)
+            && others >= WAKES_MAX as u64
+            && !is_by_timer
+        {
+            add(others, end_ns.saturating_sub(since_ns));
+        }
         (self.grid.sleeps, self.grid.longest_ns) = (0, 0);
         self.bounds.values_mut().for_each(|bound| (bound.sleeps, bound.longest_ns) = (0, 0));
         (doubt.sleeps > 0).then_some(doubt)
     }
 }
 
-/// The wait in the middle of the work.
-fn inside(wait: &Wait, site: &Site) -> Wait {
-    match wait {
-        Wait::Work(Some(call)) => Wait::Inside { call: call.clone(), object: calls::object_at(site) },
+/// The wait in the middle of the work that the activation goes on with.
+fn inside(open: &Activation) -> Wait {
+    match &open.slept {
+        Wait::Work(Some(call)) => {
+            // Places of futexes are rounded, the word is not.
+            let site = Site { object: open.slept_word.max(open.slept_at.object), ..open.slept_at };
+            Wait::Inside { call: call.clone(), object: calls::object_at(&site) }
+        }
         wait => wait.clone(),
     }
 }
@@ -581,8 +623,9 @@ fn inside(wait: &Wait, site: &Site) -> Wait {
 fn join(open: &mut Activation, part: Activation) {
     let (from_ns, woken_ns) = (open.end_ns(), part.woken_ns.max(open.end_ns()));
     let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
-    let what = Doing::Blocked { wait: inside(&open.slept, &open.slept_at), waker: part.waker };
+    let what = Doing::Blocked { wait: inside(open), waker: part.waker };
     open.stages.push(Stage { from_ns, to_ns: woken_ns, cpu, what });
+    open.joins |= part.joins;
     for stage in part.stages {
         let from_ns = stage.from_ns.max(woken_ns);
         if stage.to_ns > from_ns {
@@ -597,7 +640,7 @@ fn join(open: &mut Activation, part: Activation) {
     open.calls.extend(part.calls);
     open.samples.extend(part.samples);
     open.migrations += part.migrations;
-    (open.slept, open.slept_at) = (part.slept, part.slept_at);
+    (open.slept, open.slept_at, open.slept_word) = (part.slept, part.slept_at, part.slept_word);
     open.is_unended = part.is_unended;
 }
 

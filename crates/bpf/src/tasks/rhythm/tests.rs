@@ -378,3 +378,88 @@ fn phases_of_a_longer_cycle_are_a_doubt() {
     let (_, doubt) = play(Activations::ByRhythm, &steps);
     assert!(doubt.as_ref().is_some_and(|doubt| doubt.longest_ns >= 30 * MS), "{doubt:?}");
 }
+
+/// One that sleeps until moments of its timer, and then in other places.
+fn timer_then(others: &[u64]) -> Rhythms {
+    let mut rhythms = Rhythms::new(Activations::ByRhythm);
+    let mut ended = Vec::new();
+    let steps = [(timer(), 10 * MS)].into_iter().chain(others.iter().map(|at_ns| (futex(), *at_ns)));
+    let steps: Vec<(Site, u64)> = steps.collect();
+    for (nth, (from, due_ns)) in steps.iter().enumerate() {
+        let stage = Stage { from_ns: *due_ns, to_ns: due_ns + MS, cpu: CpuId(0), what: Doing::Running };
+        let part = Activation {
+            due_ns: *due_ns,
+            woken_ns: *due_ns,
+            stages: vec![stage],
+            woke_from: Some(*from),
+            slept: Wait::Work(Some("futex".to_owned())),
+            slept_at: steps.get(nth + 1).map_or(futex(), |next| next.0),
+            ..Activation::default()
+        };
+        rhythms.threads.entry(0).or_default().last_end_ns.get_or_insert(0);
+        rhythms.add(part, &mut ended);
+    }
+    rhythms
+}
+
+fn futex() -> Site {
+    site(Sysno::futex, 0x4e0, 0)
+}
+
+#[test]
+fn a_thread_with_a_timer_that_hangs_in_another_sleep_at_the_end_is_a_doubt() {
+    let mut rhythms = timer_then(&[]);
+    rhythms.unended(0, None, 5_010 * MS);
+    let doubt = rhythms.doubts().pop().unwrap().1;
+    assert_eq!(doubt.longest_ns, 5_000 * MS);
+    // One that sleeps until its next moment does not hang.
+    let mut waits = timer_then(&[]);
+    waits.threads.get_mut(&0).unwrap().last_site = timer();
+    waits.unended(0, None, 5_010 * MS);
+    assert!(waits.doubts().pop().is_none_or(|it| it.1.longest_ns < 1_000 * MS));
+}
+
+#[test]
+fn a_thread_that_has_not_slept_until_a_moment_of_its_timer_for_long_is_a_doubt() {
+    let others: Vec<u64> = (1..80).map(|nth| 3_000 * MS + nth * 2 * MS).collect();
+    let doubt = timer_then(&others).doubts().pop().unwrap().1;
+    assert!(doubt.longest_ns > 3_000 * MS, "{doubt:?}");
+}
+
+#[test]
+fn a_thread_that_waits_for_its_helpers_before_it_ends_has_no_long_response() {
+    let mut rhythms = Rhythms::new(Activations::ByRhythm);
+    let mut ended = Vec::new();
+    let part = |due_ns: u64, from: Site, slept_at: Site, joins: bool| Activation {
+        due_ns,
+        woken_ns: due_ns,
+        stages: vec![Stage { from_ns: due_ns, to_ns: due_ns + MS, cpu: CpuId(0), what: Doing::Running }],
+        woke_from: Some(from),
+        slept: Wait::Work(Some("clock_nanosleep".to_owned())),
+        slept_at,
+        joins,
+        ..Activation::default()
+    };
+    for nth in 1..100 {
+        let slept_at = if nth == 99 { futex() } else { timer() };
+        rhythms.add(part(nth * 10 * MS, timer(), slept_at, false), &mut ended);
+    }
+    let mut with_two = Vec::new();
+    rhythms.add(part(2_000 * MS, futex(), futex(), true), &mut ended);
+    let last = Last { part: Some(part(3_000 * MS, futex(), futex(), true)), gap_from_ns: None };
+    assert_eq!(rhythms.end(0, &last, &mut with_two), None);
+    ended.extend(with_two);
+    assert!(longer(&ended, 20 * MS).is_empty(), "{:?}", longer(&ended, 20 * MS));
+}
+
+#[test]
+fn the_word_of_a_futex_is_not_rounded() {
+    let open = Activation {
+        slept: Wait::Work(Some("futex".to_owned())),
+        slept_at: futex(),
+        slept_word: 0x4e4,
+        ..Activation::default()
+    };
+    let Wait::Inside { object, .. } = inside(&open) else { panic!("no wait inside") };
+    assert_eq!(object, whylate_core::recording::Object::Word(0x4e4, None));
+}
