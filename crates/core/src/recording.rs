@@ -143,8 +143,13 @@ impl Recording {
         Self {
             segments: self.segments.iter().filter(reaches).cloned().collect(),
             complete_from_ns: self.complete_from_ns,
-            lost: self.lost + u64::from(self.complete_from_ns > from_ns),
+            lost: self.lost_since(from_ns),
         }
+    }
+
+    /// Records of a time that were lost; one more if its start was not read.
+    pub fn lost_since(&self, from_ns: u64) -> u64 {
+        self.lost + u64::from(self.complete_from_ns > from_ns)
     }
 }
 

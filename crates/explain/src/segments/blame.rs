@@ -1,5 +1,6 @@
 //! The cause of one piece of a spike's window, and the evidence for it.
 
+use super::sweep::Sweep;
 use super::window::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
 use crate::blame::piece::{Blame, EDGE_MAX_NS, HALT_EXIT_MAX_NS, IDLE_EXIT_MAX_NS, may_run_before};
@@ -24,6 +25,7 @@ pub(super) struct Context<'r> {
     pub(super) window: &'r Window,
     pub(super) priority: i32,
     pub(super) recording: &'r Recording,
+    pub(super) sweep: Sweep<'r>,
     pub(super) surroundings: &'r Surroundings,
     /// When the measured task was woken, and the stack of that moment.
     pub(super) woken: Option<(u64, &'r [String])>,
@@ -50,6 +52,7 @@ impl<'r> Context<'r> {
             window,
             priority: window.priority,
             recording,
+            sweep: Sweep::of(&recording.segments),
             surroundings,
             woken: None,
             due_ns: None,
@@ -277,8 +280,8 @@ impl<'r> Context<'r> {
         let (from_ns, to_ns) = (idle.from_ns.max(self.window.from_ns), idle.to_ns.min(self.window.to_ns));
         let overlap =
             |segment: &Segment| segment.to_ns.min(to_ns).saturating_sub(segment.from_ns.max(from_ns));
-        let interrupts =
-            self.recording.segments.iter().filter(|segment| segment.what.rank() > idle.what.rank());
+        let above = self.sweep.above_in(from_ns, to_ns);
+        let interrupts = above.filter(|segment| segment.what.rank() > idle.what.rank());
         to_ns.saturating_sub(from_ns).saturating_sub(interrupts.map(overlap).sum())
     }
 
@@ -385,10 +388,10 @@ impl<'r> Context<'r> {
 
     /// Whether even the tick did not interrupt it, although interrupts are recorded: one came at its end.
     fn lacks_ticks(&self, slice: &Slice<'_>) -> bool {
-        let begins_at_end = |segment: &Segment| segment.what.is_interrupt() && segment.from_ns == slice.to_ns;
+        let begins_at_end = |segment: &Segment| segment.what.is_interrupt();
         self.recording.lost == 0
             && slice.to_ns - slice.from_ns >= TICKS_MISSED_NS
-            && self.recording.segments.iter().any(begins_at_end)
+            && self.sweep.begun_in(slice.to_ns, slice.to_ns).any(begins_at_end)
     }
 
     /// A thread of the measured process had the CPU. Its work takes microseconds. If nothing else is recorded for longer, the

@@ -5,12 +5,14 @@
 //! parts of the window, so those of one spike add up to at most 1.
 
 use super::blame::Context;
+use super::sweep::{covering, innermost};
 use super::window::{Slice, Surroundings, Window};
 use super::{Activity, Recording, Segment, Thread};
 use crate::blame::piece::Piece;
 use crate::causes::divide::{self, lower};
 use crate::confidence;
 use std::borrow::Cow;
+use std::collections::HashMap;
 use whylate_core::figure::nanoseconds;
 use whylate_core::result::Cause;
 
@@ -56,11 +58,18 @@ pub(crate) fn causes_of(pieces: &[Piece<()>], latency_ns: u64, lost: u64) -> Vec
 /// The wake-up of a thread has the priority with which the thread before it ran, which may have lowered it as it left the CPU.
 fn with_priorities(recording: &Recording) -> Cow<'_, Recording> {
     let mut found = Cow::Borrowed(recording);
+    let mut threads: HashMap<u64, Vec<usize>> = HashMap::new();
+    for (place, segment) in recording.segments.iter().enumerate() {
+        if matches!(segment.what, Activity::Thread { .. }) {
+            threads.entry(segment.to_ns).or_default().push(place);
+        }
+    }
     for segment in &recording.segments {
         let Activity::Wakeup { previous, .. } = &segment.what else { continue };
-        let is_it = |it: &Segment| it.to_ns == segment.to_ns && ran_below(it, previous);
-        if recording.segments.iter().any(is_it) {
-            raise(&mut found.to_mut().segments, previous, is_it);
+        for place in threads.get(&segment.to_ns).into_iter().flatten() {
+            if ran_below(&recording.segments[*place], previous) {
+                raise(&mut found.to_mut().segments[*place..=*place], previous, |_| true);
+            }
         }
     }
     found
@@ -87,7 +96,6 @@ fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
         Activity::Lock { process, .. } => window.process != 0 && process == window.process,
         ref other => other.rank().is_some(),
     };
-    let covering: Vec<&Segment> = recording.segments.iter().filter(covers_time).collect();
     // In a loop that never sleeps, time next to an interrupt is its entry or exit.
     let is_interrupt = |segment: &&Segment| !window.is_timer && segment.what.is_interrupt();
     let mut cuts = vec![window.from_ns, window.to_ns];
@@ -100,24 +108,21 @@ fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
     cuts.retain(|at_ns| (window.from_ns..=window.to_ns).contains(at_ns));
     cuts.sort_unstable();
     cuts.dedup();
-    let slice = |pair: &[u64]| {
-        let (from_ns, to_ns) = (pair[0], pair[1]);
-        let covers = |segment: &&Segment| segment.from_ns <= from_ns && segment.to_ns >= to_ns;
+    let times: Vec<(u64, u64)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    let all = || recording.segments.iter().enumerate().filter(|(_, segment)| covers_time(segment));
+    let mut slices = covering(all(), 0, &times, |covers, (from_ns, to_ns)| {
+        let is_thread = |(_, it): &&(usize, &Segment)| matches!(it.what, Activity::Thread { .. });
+        let threads: Vec<(usize, &Segment)> = covers.iter().filter(is_thread).copied().collect();
+        let (segment, thread) = (innermost(covers), innermost(&threads));
+        Slice { from_ns, to_ns, segment, neighbour: None, thread }
+    });
+    let interrupts = all().filter(|(_, segment)| is_interrupt(segment));
+    let near = covering(interrupts, margin_ns, &times, |near, (from_ns, to_ns)| {
         let distance_ns = |segment: &Segment| {
             from_ns.saturating_sub(segment.to_ns).max(segment.from_ns.saturating_sub(to_ns))
         };
-        let is_near = |segment: &&Segment| {
-            segment.from_ns.saturating_sub(margin_ns) <= from_ns
-                && segment.to_ns.saturating_add(margin_ns) >= to_ns
-        };
-        let all = || covering.iter().copied();
-        let near = all().filter(is_interrupt).filter(is_near);
-        Slice {
-            from_ns,
-            to_ns,
-            segment: all().filter(covers).max_by_key(|segment| segment.what.rank()),
-            neighbour: near.min_by_key(|segment| distance_ns(segment)),
-        }
-    };
-    cuts.windows(2).map(slice).collect()
+        near.iter().min_by_key(|(place, segment)| (distance_ns(segment), *place)).map(|(_, segment)| *segment)
+    });
+    slices.iter_mut().zip(near).for_each(|(slice, near)| slice.neighbour = near);
+    slices
 }

@@ -3,6 +3,7 @@
 mod blame;
 mod decompose;
 mod recorded;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod throttling;

@@ -26,7 +26,7 @@ fn timer_max_ns(function: Option<&str>) -> Option<u64> {
 /// The tick accounts, balances and expires timers: this takes no longer, even on an emulated CPU.
 const TICK_MAX_NS: u64 = 1_000_000;
 
-impl Context<'_> {
+impl<'r> Context<'r> {
     /// What the kernel recorded with its start and end.
     pub(super) fn recorded(&self, slice: &Slice<'_>, segment: &Segment) -> Blame {
         let by = |kind, evidence: String| self.by_record(kind, slice, evidence);
@@ -86,24 +86,25 @@ impl Context<'_> {
 
     /// The function that took at least half of a segment's time in the window, and its caller.
     fn called(&self, segment: &Segment) -> Option<(&str, Option<&Sender>)> {
-        let is_within =
-            |inner: &Segment, outer: &Segment| inner.from_ns >= outer.from_ns && inner.to_ns <= outer.to_ns;
-        let inside = |one: &Segment| self.time_of_ns(one);
-        // An interrupt acts for itself, not for the thread that it interrupts.
-        let callers = || self.recording.segments.iter().filter(|one| one.what.rank().is_some());
-        let caller = |called: &Segment| {
-            callers().filter(|one| is_within(called, one)).max_by_key(|one| one.what.rank())
-        };
+        let key = std::ptr::from_ref(segment).addr();
+        let known = self.sweep.called.borrow().get(&key).copied();
+        known.unwrap_or_else(|| {
+            let found = self.longest_called(segment);
+            self.sweep.called.borrow_mut().insert(key, found);
+            found
+        })
+    }
+
+    /// An interrupt acts for itself, not for the thread that it interrupts.
+    fn longest_called(&self, segment: &Segment) -> Option<(&'r str, Option<&'r Sender>)> {
         let mut times: BTreeMap<&str, (u64, Option<&Sender>)> = BTreeMap::new();
-        for called in &self.recording.segments {
+        for called in self.sweep.called_by(segment) {
             let Activity::Called { function, sender } = &called.what else { continue };
-            if is_within(called, segment) && caller(called).is_some_and(|one| one == segment) {
-                let entry = times.entry(function).or_default();
-                *entry = (entry.0 + inside(called), sender.as_ref().or(entry.1));
-            }
+            let entry = times.entry(function).or_default();
+            *entry = (entry.0 + self.time_of_ns(called), sender.as_ref().or(entry.1));
         }
         let (function, (time_ns, sender)) = times.into_iter().max_by_key(|(_, (time_ns, _))| *time_ns)?;
-        (time_ns > 0 && 2 * time_ns >= inside(segment)).then_some((function, sender))
+        (time_ns > 0 && 2 * time_ns >= self.time_of_ns(segment)).then_some((function, sender))
     }
 
     /// How much of a segment is in the window.
@@ -134,14 +135,8 @@ impl Context<'_> {
 
     /// The thread that serves softirqs and ran this one, whose priority decides which tasks it delays.
     fn softirq_thread(&self, slice: &Slice<'_>) -> String {
-        let ran = self.recording.segments.iter().find_map(|segment| match &segment.what {
-            Activity::Thread { thread, .. }
-                if segment.from_ns <= slice.from_ns
-                    && segment.to_ns >= slice.to_ns
-                    && vocabulary::serves_softirqs(&thread.command) =>
-            {
-                Some(thread)
-            }
+        let ran = slice.thread.and_then(|segment| match &segment.what {
+            Activity::Thread { thread, .. } if vocabulary::serves_softirqs(&thread.command) => Some(thread),
             _ => None,
         });
         let in_thread =
@@ -168,8 +163,8 @@ impl Context<'_> {
     /// An interrupt of the processor's own: the local timer, or one that another CPU sent.
     pub(super) fn vector(&self, slice: &Slice<'_>, segment: &Segment, vector: u32) -> Blame {
         let interrupt = Interrupt::of_vector(vector);
-        let is_within = |other: &&Segment| other.from_ns >= segment.from_ns && other.to_ns <= segment.to_ns;
-        let mut functions = self.recording.segments.iter().filter(is_within);
+        let is_within = |other: &&Segment| other.to_ns <= segment.to_ns;
+        let mut functions = self.sweep.begun_in(segment.from_ns, segment.to_ns).filter(is_within);
         if interrupt == Some(Interrupt::CallFunction)
             && let Some(function) = functions.find(|other| matches!(other.what, Activity::Function { .. }))
         {

@@ -862,3 +862,21 @@ fn a_guest_whose_task_had_the_cpu_and_did_nothing_for_long_was_stalled() {
     assert_eq!(kind(2_000_000, false, true), CauseKind::Unattributed);
     assert_eq!(kind(100_000, true, true), CauseKind::Unattributed, "a slow machine");
 }
+
+/// With a cost that grows with the square of their number this takes minutes.
+#[test]
+fn a_window_of_a_hundred_thousand_segments_is_explained() {
+    let mut segments = Vec::new();
+    for nth in 0..25_000_u64 {
+        let at_ns = 1_000_000 + nth * 100_000;
+        segments.push(called(at_ns + 61_000, at_ns + 70_000, "nf_conntrack_tcp_packet", None));
+        segments.push(segment(at_ns + 60_000, at_ns + 80_000, Activity::Softirq { number: 3 }));
+        segments.push(segment(at_ns + 58_000, at_ns + 82_000, Activity::Vector { vector: 0xec }));
+        segments.push(ran(at_ns, at_ns + 90_000, thread(7, 99, "hog")));
+    }
+    let end_ns = 1_000_000 + 25_000 * 100_000;
+    let causes = decompose(&window(false, end_ns), &recording(segments), &Surroundings::default());
+    let shares: f64 = causes.iter().filter_map(|cause| cause.share).sum();
+    assert!(shares > 0.8 && shares <= 1.000_001, "{shares}");
+    assert_eq!(causes[0].actor.as_deref(), Some("hog"), "{:?}", causes[0]);
+}

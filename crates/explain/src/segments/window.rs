@@ -71,4 +71,6 @@ pub(super) struct Slice<'r> {
     pub(super) segment: Option<&'r Segment>,
     /// The interrupt next to it, whose entry or exit it may be.
     pub(super) neighbour: Option<&'r Segment>,
+    /// The thread that had the CPU, perhaps below an interrupt or a softirq.
+    pub(super) thread: Option<&'r Segment>,
 }

@@ -11,7 +11,7 @@ use neighbours::Neighbours;
 use std::collections::BTreeMap;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::TaskWatch;
-use whylate_core::recording::{Activation, Doing, Object, Recording, Wait, Waker};
+use whylate_core::recording::{Activation, Doing, Object, Recording, Segment, Stage, Wait, Waker};
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, Facts};
 use whylate_explain::activation::{self, CHAIN_BEFORE_NS, Paths, convoy_from, looks_back};
@@ -58,6 +58,44 @@ pub struct TaskExplainer {
     threads: ThreadHabits,
 }
 
+/// A recording of which many short times are asked for.
+struct Indexed {
+    recording: Recording,
+    /// For each segment, the latest end until then, and the earliest start from then on.
+    ended_until_ns: Vec<u64>,
+    begun_from_ns: Vec<u64>,
+}
+
+impl Indexed {
+    fn of(recording: Recording) -> Self {
+        let all = || recording.segments.iter();
+        let latest = |latest_ns: &mut u64, segment: &Segment| {
+            *latest_ns = segment.to_ns.max(*latest_ns);
+            Some(*latest_ns)
+        };
+        let earliest = |earliest_ns: &mut u64, segment: &Segment| {
+            *earliest_ns = segment.from_ns.min(*earliest_ns);
+            Some(*earliest_ns)
+        };
+        let ended_until_ns = all().scan(0, latest).collect();
+        let mut begun_from_ns: Vec<u64> = all().rev().scan(u64::MAX, earliest).collect();
+        begun_from_ns.reverse();
+        Self { recording, ended_until_ns, begun_from_ns }
+    }
+
+    /// As [`Recording::within`], without looking at every segment.
+    fn within(&self, from_ns: u64, to_ns: u64) -> Recording {
+        let first = self.ended_until_ns.partition_point(|at_ns| *at_ns < from_ns);
+        let end = self.begun_from_ns.partition_point(|at_ns| *at_ns <= to_ns).max(first);
+        let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
+        Recording {
+            segments: self.recording.segments[first..end].iter().filter(reaches).cloned().collect(),
+            complete_from_ns: self.recording.complete_from_ns,
+            lost: self.recording.lost_since(from_ns),
+        }
+    }
+}
+
 impl TaskExplainer {
     pub fn new(host: &HostRoot, facts: &Facts) -> Self {
         Self { host: host.clone(), surroundings: surroundings(host, facts), threads: ThreadHabits::default() }
@@ -86,18 +124,17 @@ impl TaskExplainer {
             let least = from.entry(stage.cpu).or_insert(from_ns);
             *least = (*least).min(from_ns);
         }
-        let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, watch.since(*cpu, *from_ns)?));
-        let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let read = |(cpu, from_ns): (&CpuId, &u64)| Ok((*cpu, Indexed::of(watch.since(*cpu, *from_ns)?)));
+        let recordings = from.iter().map(read).collect::<Result<BTreeMap<CpuId, Indexed>, BpfError>>()?;
         let within = |cpu: CpuId, from_ns: u64, to_ns: u64| {
             recordings.get(&cpu).map(|it| it.within(from_ns, to_ns)).unwrap_or_default()
         };
         let mut neighbours = Neighbours::new(&self.host);
         let explained = named.iter().zip(wakeups).map(|(activation, wakeups)| {
-            let lost = activation
-                .stages
-                .iter()
-                .map(|stage| within(stage.cpu, stage.from_ns, stage.to_ns).lost)
-                .sum();
+            let lost = |stage: &Stage| {
+                recordings.get(&stage.cpu).map_or(0, |it| it.recording.lost_since(stage.from_ns))
+            };
+            let lost = activation.stages.iter().map(lost).sum();
             let quota = quota::of(&self.host, activation);
             let limited = quota.map(|quota| Surroundings { quota: Some(quota), ..self.surroundings.clone() });
             let surroundings = limited.as_ref().unwrap_or(&self.surroundings);
@@ -169,5 +206,37 @@ impl TaskExplainer {
             if is_wanted { activation::chain(one, &recordings, &self.surroundings) } else { Vec::new() }
         };
         Ok((activations.iter().map(of).collect(), recordings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whylate_core::recording::Activity;
+
+    #[test]
+    fn a_short_time_is_cut_out_as_by_looking_at_every_segment() {
+        let mut random = 7_u64;
+        let mut some = |most: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % most
+        };
+        let segment = |from_ns: u64, length_ns: u64| Segment {
+            from_ns,
+            to_ns: from_ns + length_ns,
+            what: Activity::Softirq { number: 1 },
+        };
+        let mut segments: Vec<Segment> = (0..500).map(|nth| segment(nth * 10, some(60))).collect();
+        segments.push(segment(0, 5_000));
+        segments.sort_by_key(|it| it.to_ns);
+        // Not quite in the order of their ends.
+        segments.swap(100, 104);
+        let recording = Recording { segments, complete_from_ns: 300, lost: 2 };
+        let indexed = Indexed::of(recording.clone());
+        for _ in 0..200 {
+            let (from_ns, length_ns) = (some(5_200), some(90));
+            let found = indexed.within(from_ns, from_ns + length_ns);
+            assert_eq!(found, recording.within(from_ns, from_ns + length_ns));
+        }
     }
 }

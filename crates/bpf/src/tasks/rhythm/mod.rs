@@ -501,7 +501,7 @@ impl ThreadRhythm {
         let took_ns = open.response_ns();
         if found.ends_at(open.slept_at) {
             ended.push(open);
-        } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) {
+        } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) && !open.joins {
             ended.push(open);
             self.rule = Rule::Learning;
             self.wakes.clear();
