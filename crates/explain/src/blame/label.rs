@@ -17,7 +17,7 @@ use crate::window::Window;
 use std::cell::OnceCell;
 use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
-use whylate_trace::event::EventKind;
+use whylate_trace::event::{EventKind, TaskState};
 use whylate_trace::reader::Reader;
 
 /// Leaving the first idle state after polling takes less than this.
@@ -108,6 +108,11 @@ pub(crate) struct Labeller<'a> {
     /// The traced machine is the guest of a hypervisor.
     pub(crate) is_virtual: bool,
 }
+
+/// A task that was woken on another CPU is in the queue of its CPU by then.
+const CHOICE_NS: u64 = 100_000;
+/// How many events are looked through for the wake-up and the last switch.
+const EVENTS_BEFORE: usize = 1 << 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
@@ -373,6 +378,13 @@ impl Labeller<'_> {
                 let confidence = if serves { CONCLUDED } else { SHOWN };
                 by(Thread, &what, confidence, "a thread ran that the task cannot preempt")
             }
+            (Some(other), Some(own))
+                if own < PRIORITY_NORMAL && other >= PRIORITY_NORMAL && self.is_passed_over(who, span) =>
+            {
+                let reason = "the scheduler chose a lower-priority thread although the task was runnable: \
+                              real-time throttling, or the fair server";
+                by(Throttled, "runs; the task is throttled", STATED, reason).without_actor()
+            }
             _ if state.preempt_off.holds() && !taken_off => {
                 let confidence = if state.preempt_off == Knowledge::ByEvent { STATED } else { SEEN };
                 let reason = "the task was runnable and the running thread had preemption disabled";
@@ -405,6 +417,29 @@ impl Labeller<'_> {
             _ if state.pid.is_none() => Label::unattributed("the trace does not show which thread ran"),
             _ => by(Thread, "", LEFT_OVER, "another thread ran; the trace does not show all priorities"),
         }
+    }
+
+    /// Whether the thread of a span got the CPU when the task had been runnable for long, so that the scheduler had a choice.
+    fn is_passed_over(&self, who: Who, span: &Span) -> bool {
+        let events = &self.window.events;
+        let (Some(first), Some(pid)) = (events.get(span.events.0), who.pid) else { return false };
+        let before = || events[..=span.events.0].iter().rev().take(EVENTS_BEFORE);
+        let came = before().find_map(|event| match event.kind {
+            EventKind::Switch { next, .. } if event.cpu == first.cpu => Some((event.at_ns, next.pid)),
+            _ => None,
+        });
+        let Some((came_ns, _)) = came.filter(|(_, next)| Some(*next) == span.state.pid) else { return false };
+        let woken_ns = before().find_map(|event| match event.kind {
+            EventKind::Wakeup { task, .. } | EventKind::Waking { task, .. } if task.pid == pid => {
+                Some(event.at_ns)
+            }
+            // It had the CPU and was taken off it, or slept.
+            EventKind::Switch { previous, state, .. } if previous.pid == pid => {
+                Some(if state == TaskState::Runnable { event.at_ns } else { u64::MAX })
+            }
+            _ => None,
+        });
+        woken_ns.is_some_and(|woken_ns| woken_ns.saturating_add(CHOICE_NS) <= came_ns)
     }
 
     /// The thread `pid` is to wake the task.
