@@ -18,7 +18,7 @@ Examples:
   whylate explain trace.dat --what preempted
                                           which threads preempted a runnable task
   whylate explain trace.txt -o late.html  a page with zoomable timelines
-  whylate explain trace.txt --top 1 --export perfetto -o late.json
+  whylate explain trace.txt --top 1 --export perfetto -o late-perfetto.json
   whylate explain RUN                     the spikes of a run, and its traces
   dmesg | whylate explain -               messages about causes of latency
   whylate explain --why irqs_off          what irqs_off means, and what cures it

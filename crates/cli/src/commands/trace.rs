@@ -233,10 +233,14 @@ fn output_path(arguments: &TraceRecordArguments) -> Result<PathBuf> {
     if !path.exists() && super::explain::note_next_to(&path).is_some() {
         std::fs::remove_file(&note).with_context(|| format!("cannot remove {}", note.display()))?;
     }
-    for path in [&path, &note] {
-        if path.exists() {
-            bail!("{} exists; remove it or give another name (-o)", path.display());
-        }
+    if path.exists() {
+        bail!("{} exists; remove it or give another name (-o)", path.display());
+    }
+    if note.exists() {
+        bail!(
+            "{} exists; remove it or give another name (-o): the moment of the trace is stored there",
+            note.display()
+        );
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder

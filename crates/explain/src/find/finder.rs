@@ -145,6 +145,8 @@ pub(crate) struct Finder<'o> {
     pub(crate) timerlat_irq: HashMap<CpuId, (u32, u64, u64)>,
     /// The last sample of each CPU.
     pub(crate) last_sample: HashMap<CpuId, u64>,
+    /// The largest gap of each CPU since its last line of the osnoise table.
+    pub(crate) largest_gap_ns: HashMap<CpuId, u64>,
     /// Samples of the tracers, by the thread that took them.
     pub(crate) samples: Samples,
     /// Noises that the osnoise tracer attributed itself.
@@ -227,6 +229,7 @@ impl<'o> Finder<'o> {
             stops: Vec::new(),
             timerlat_irq: HashMap::new(),
             last_sample: HashMap::new(),
+            largest_gap_ns: HashMap::new(),
             samples: Samples::new(),
             noises: Samples::new(),
             marked: None,

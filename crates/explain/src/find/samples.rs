@@ -11,6 +11,8 @@ use whylate_trace::reader::Reader;
 
 /// What is read before the gap that a tracer saw.
 const SAMPLE_BEFORE_NS: u64 = 5_000_000;
+/// The tracer prints the largest noise of a period in whole microseconds.
+const ROUNDED_NS: u64 = 1_000;
 /// Threads and CPUs whose samples are kept.
 const LISTS_MAX: usize = 1 << 14;
 
@@ -49,7 +51,7 @@ impl Finder<'_> {
                 let irq = irq.map(|(_, at_ns, latency_ns)| (*at_ns, *latency_ns));
                 let left = self.timerlat_irq.remove(&event.cpu);
                 self.alone(event.cpu, left.filter(|_| irq.is_none()));
-                self.sample(event, event.at_ns, latency_ns, LateKind::Timerlat { irq });
+                self.sample(event, event.at_ns, latency_ns, LateKind::Timerlat { irq }, 0);
             }
         }
     }
@@ -87,29 +89,36 @@ impl Finder<'_> {
                 let least = self.hwlat_least_ns.map_or(latency_ns, |least| least.min(latency_ns));
                 self.hwlat_least_ns = Some(least);
                 let sample = HwlatSample { inner_ns, outer_ns, count, nmi_ns, nmi_count, wall_ns };
-                self.sample(event, event.at_ns, latency_ns, LateKind::Hwlat(sample));
+                self.sample(event, event.at_ns, latency_ns, LateKind::Hwlat(sample), 0);
             }
             EventKind::Osnoise(sample) => {
                 let kind = LateKind::Noises { runtime_ns: sample.runtime_ns, counts: sample.counts };
                 self.last_sample.insert(event.cpu, sample.noise_max_ns);
-                self.sample(event, event.at_ns, sample.noise_max_ns, kind);
+                // Its largest noise has a line of its own if it is above the tracer's threshold. Otherwise it was at any
+                // moment of the period.
+                let gap_ns = self.largest_gap_ns.remove(&event.cpu).unwrap_or(0);
+                if gap_ns.saturating_add(ROUNDED_NS) < sample.noise_max_ns {
+                    self.sample(event, event.at_ns, sample.noise_max_ns, kind, sample.runtime_ns);
+                }
             }
             EventKind::NoiseGap { start_ns, duration_ns, interference } => {
                 self.seen.gaps += 1;
                 self.last_sample.insert(event.cpu, duration_ns);
                 let end_ns = start_ns.saturating_add(duration_ns);
-                self.sample(event, end_ns, duration_ns, LateKind::NoiseGap { interference });
+                let largest_ns = self.largest_gap_ns.entry(event.cpu).or_default();
+                *largest_ns = duration_ns.max(*largest_ns);
+                self.sample(event, end_ns, duration_ns, LateKind::NoiseGap { interference }, 0);
             }
             EventKind::Noise { source, start_ns, duration_ns } => {
                 self.seen.noises += 1;
                 let end_ns = start_ns.saturating_add(duration_ns);
-                self.sample(event, end_ns, duration_ns, LateKind::Noise(source));
+                self.sample(event, end_ns, duration_ns, LateKind::Noise(source), 0);
             }
             _ => {}
         }
     }
 
-    fn sample(&mut self, event: &Event, actual_ns: u64, latency_ns: u64, kind: LateKind) {
+    fn sample(&mut self, event: &Event, actual_ns: u64, latency_ns: u64, kind: LateKind, error_ns: u64) {
         let (top, least_ns) = (self.options.top, self.options.least_ns());
         let lists = if let LateKind::Noise(_) = kind { &mut self.noises } else { &mut self.samples };
         let key = match kind {
@@ -126,6 +135,6 @@ impl Finder<'_> {
         let late = Late::new(event.cpu, expected_ns, actual_ns, ExpectedFrom::Tracer, kind);
         let since_ns = expected_ns.saturating_sub(SAMPLE_BEFORE_NS);
         let pid = event.pid.filter(|_| own.is_some());
-        largest.push(Late { pid, command: own, since_ns, ..late }, top, least_ns);
+        largest.push(Late { pid, command: own, since_ns, error_ns, ..late }, top, least_ns);
     }
 }

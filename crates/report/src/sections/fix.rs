@@ -58,7 +58,26 @@ fn wrong(fix: &FixResult) -> Section {
         let (causes, spikes) = (counted(others, "other cause"), counted(spikes, "spike"));
         items.push(Item::from(format!("{causes}: {spikes} together")));
     }
-    Section::new("fix-causes", title).with(items)
+    Section::new("fix-causes", title).with(items).with_all(without_treatment(fix).map(Block::note))
+}
+
+/// Smaller parts of the late time are not worth a change of the program.
+const LARGE_SHARE: f64 = 0.1;
+
+/// The large causes that no treatment answers: the program itself has to change.
+fn without_treatment(fix: &FixResult) -> Option<String> {
+    let registration = &fix.registration;
+    let is_answered = |kind: &String| registration.arms.iter().any(|arm| arm.answers.contains(kind));
+    let mut kinds: Vec<&str> = Vec::new();
+    for cause in registration.causes.iter().filter(|cause| cause.share >= LARGE_SHARE) {
+        if !is_answered(&cause.kind) && !kinds.contains(&cause.kind.as_str()) {
+            kinds.push(&cause.kind);
+        }
+    }
+    let pages: Vec<String> = kinds.iter().map(|kind| format!("`whylate explain --why {kind}`")).collect();
+    (!kinds.is_empty() && !registration.causes.is_empty()).then(|| {
+        format!("no treatment here answers {}: {} says what cures it", kinds.join(", "), pages.join(", "))
+    })
 }
 
 /// Every arm: its way through the screening, and its result.

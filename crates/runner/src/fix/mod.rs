@@ -379,7 +379,13 @@ impl Steps {
                 figure.others.insert("late time".to_owned(), late.own);
             }
         }
-        Ok(figure.ok_or_else(|| format!("the repeat did not measure {}", self.registration.goal)))
+        let goal = &self.registration.goal;
+        let is_of_user = goal.series.as_ref().is_some_and(|series| series.starts_with("task"));
+        let why = match is_of_user {
+            true => ": no response of the watched thread was recorded (it did not run, or has ended)",
+            false => "",
+        };
+        Ok(figure.ok_or_else(|| format!("the repeat did not measure {goal}{why}")))
     }
 
     /// Whether the ledger also judges treatments.

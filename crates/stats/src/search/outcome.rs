@@ -282,7 +282,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
             (FixAnswer::Unfinished, format!("the search is not over; so far: {text}"))
         }
         FixAnswer::NothingProved | FixAnswer::Audited if !is_over => {
-            (answer, format!("{text} (the budget is spent)"))
+            (answer, format!("{text} (the rest of the budget is too short for another proof)"))
         }
         _ => (answer, text),
     }
