@@ -1,5 +1,6 @@
 //! Causes: who took the time, and the evidence for it.
 
+use crate::figure::count;
 use crate::words::words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -307,12 +308,20 @@ pub enum CauseClass {
 }
 
 impl Cause {
+    /// Fewer page faults of unknown time are not named in a sentence.
+    const MANY_FAULTS: u64 = 100;
+
     /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) disabled interrupts in unarm`.
     ///
     /// A cause that is hardly more than a guess begins with "possibly".
     pub fn sentence(&self) -> String {
         let filled = self.kind.sentences().iter().find_map(|sentence| self.filled(sentence));
-        let sentence = filled.unwrap_or_else(|| self.kind.meaning().to_owned());
+        let many = |part: &&CausePart| {
+            part.part == PartKind::PageFaults && part.ns.is_none() && part.count >= Some(Self::MANY_FAULTS)
+        };
+        let faults = self.parts.iter().find(many).and_then(|part| part.count);
+        let faults = faults.map(|number| format!(", with {} page faults", count(number)));
+        let sentence = filled.unwrap_or_else(|| self.kind.meaning().to_owned()) + &faults.unwrap_or_default();
         if self.confidence.is_some_and(|confidence| confidence <= GUESS) {
             return format!("possibly {sentence}");
         }

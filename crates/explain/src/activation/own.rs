@@ -112,6 +112,11 @@ fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
     own.evidence.push(format!("the task's work includes {} whose time was not recorded", faults(number)));
     if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
+        // The sentence of the cause names them.
+        if own.parts.is_empty() {
+            let (part, count) = (PartKind::PageFaults, Some(number));
+            own.parts.push(CausePart { part, call: None, count, ns: None });
+        }
     }
 }
 
