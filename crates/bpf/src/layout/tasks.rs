@@ -266,7 +266,7 @@ pub(crate) const PASS_TEXT_BYTES: usize = 32;
 pub(crate) struct RawPass {
     pub(crate) value: i64,
     pub(crate) has_value: u64,
-    /// Of its rule, from 1.
+    /// The number of the pass of its rule, from 1.
     pub(crate) number: u64,
     /// Zeros follow the end of the text.
     pub(crate) text: [u8; PASS_TEXT_BYTES],

@@ -22,7 +22,7 @@ pub(crate) enum TraceCommand {
 #[derive(Debug, Args)]
 #[command(
     override_usage = "whylate trace record [OPTIONS] --until TIME\n       \
-                      whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER --task NAME|--pid PID|--unit UNIT|--cgroup GROUP\n       \
+                      whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER --task NAME\n       \
                       whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER -- COMMAND...",
     group = clap::ArgGroup::new("occasion").args(["until", "trigger"]).required(true).multiple(true),
     group = clap::ArgGroup::new("target").multiple(false),

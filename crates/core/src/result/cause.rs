@@ -395,6 +395,18 @@ mod tests {
     }
 
     #[test]
+    fn own_work_names_many_page_faults_of_unknown_time() {
+        let faults = |count, ns| Cause {
+            parts: vec![CausePart { part: PartKind::PageFaults, call: None, count: Some(count), ns }],
+            ..Cause::new(CauseKind::OwnWork)
+        };
+        assert!(faults(2_560, None).sentence().ends_with(", with 2,560 page faults"));
+        for other in [faults(3, None), faults(2_560, Some(4_000_000))] {
+            assert!(!other.sentence().contains("page faults"), "{}", other.sentence());
+        }
+    }
+
+    #[test]
     fn a_wait_for_a_cpu_is_known_without_the_thread_that_had_it() {
         let bare = Cause::new(CauseKind::Thread);
         let named = Cause { actor: Some("cc1".to_owned()), pid: Some(7), ..bare.clone() };

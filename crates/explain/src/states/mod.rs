@@ -159,9 +159,9 @@ impl States {
         // A tracer takes its time for the stack of the event before, in the same interrupt.
         let is_stack = matches!(after.kind, EventKind::Stack { .. });
         // The handler of a timer lasts until its end, where ends are recorded. What is known from flags alone does not.
-        let in_handler = cpu.announced.is_some() && self.has_timer_ends;
+        let is_in_handler = cpu.announced.is_some() && self.has_timer_ends;
         let is_long = after.at_ns - begin > TWO_INTERRUPTS_NS;
-        let apart = is_long && !self.has_interrupts && !in_handler && !is_stack;
+        let apart = is_long && !self.has_interrupts && !is_in_handler && !is_stack;
         // An interrupt of a softirq has the flags of both.
         let goes_on = match cpu.level() {
             Level::Softirq(_) => flags.softirq || flags.nmi,

@@ -19,8 +19,8 @@ impl Search {
         }
         let mut repeats = 0;
         while let Some(trial) = search.next() {
-            let in_force = |arm: &&usize| trial.arms.contains(arm);
-            let helps: Vec<usize> = good.iter().filter(in_force).copied().collect();
+            let is_in_force = |arm: &&usize| trial.arms.contains(arm);
+            let helps: Vec<usize> = good.iter().filter(is_in_force).copied().collect();
             let late = |name: &String| {
                 let is_removed = helps.iter().any(|arm| self.removes[*arm].contains(name));
                 (name.clone(), if is_removed { 0.0 } else { 1e6 })

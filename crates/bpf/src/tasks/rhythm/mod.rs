@@ -26,8 +26,8 @@ const DECIDED_FOR: u32 = 32;
 const PERIODS_MAX: u64 = 20;
 /// Fewer additional wake-ups than one in this number of periods are jitter.
 const EXTRA_PART: u64 = 16;
-/// A wake-up that is further than this part of a period from its grid does not fit; the grid begins anew after so many
-/// periods without one that fits.
+/// A wake-up that is further than this part of a period from its grid does not fit; the grid begins anew after this
+/// number of periods without one that fits.
 const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
 /// The most places whose bounds are kept.
