@@ -77,7 +77,8 @@ NEVER_INLINE int note_pass(u32 nth, s64 value, u64 address, u32 length)
 	struct trigger_rule *rule = rule_of(nth);
 	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
 
-	if (!rule)
+	/* Passes on CPUs without a ring are not recorded, and are no gap. */
+	if (!rule || !state || !state->settings.ring)
 		return 0;
 	__sync_fetch_and_add(&rule->count, 1);
 	if (now_ns - rule->noted_ns >= PASSES_TIME_NS) {
@@ -87,7 +88,7 @@ NEVER_INLINE int note_pass(u32 nth, s64 value, u64 address, u32 length)
 	__sync_fetch_and_add(&rule->value, 1);
 	if (rule->value > PASSES_MAX)
 		return 0;
-	struct stretch *stretch = state ? begin_stretch(state, &number) : 0;
+	struct stretch *stretch = begin_stretch(state, &number);
 
 	if (!stretch)
 		return 0;

@@ -437,7 +437,8 @@ impl Track {
     fn go_on(&mut self, cpu: CpuId, raw: &RawStretch, left: Left) {
         let Some(open) = &mut self.open else { return };
         let last = thread(raw.previous, raw.previous_prio, &raw.previous_command);
-        let by = if is_longer_there(&left, &last, raw) { last } else { left.next };
+        let is_last = left.cpu == cpu && is_longer_there(&left, &last, raw);
+        let by = if is_last { last } else { left.next };
         let what = Doing::Preempted { by, budget: left.budget };
         let moved_ns = Some(raw.moved_ns).filter(|moved_ns| (left.at_ns..raw.run_ns).contains(moved_ns));
         let until_ns = moved_ns.filter(|_| left.cpu != cpu).unwrap_or(if left.cpu == cpu {

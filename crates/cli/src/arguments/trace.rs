@@ -23,7 +23,7 @@ pub(crate) enum TraceCommand {
 #[command(
     override_usage = "whylate trace record [OPTIONS] --until TIME\n       \
                       whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER --task NAME\n       \
-                      whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER -- COMMAND...",
+                      whylate trace record [OPTIONS] --until TIME|--trigger TRIGGER [--task NAME] -- COMMAND...",
     group = clap::ArgGroup::new("occasion").args(["until", "trigger"]).required(true).multiple(true),
     group = clap::ArgGroup::new("target").multiple(false),
     after_help = "\
@@ -58,10 +58,10 @@ pub(crate) struct TraceRecordArguments {
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST")]
     pub(crate) cpu: Option<CpuSelector>,
     /// Period of the task; a bare number is microseconds
-    #[arg(short, long, value_name = "TIME", default_value = "200us", value_parser = microseconds, conflicts_with_all = ["target", "trigger"])]
+    #[arg(short, long, value_name = "TIME", default_value = "200us", value_parser = microseconds, conflicts_with_all = ["target", "command", "trigger"])]
     pub(crate) interval: Nanos,
     /// Real-time priority, 1 to 99
-    #[arg(short, long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=99), conflicts_with_all = ["target", "trigger"])]
+    #[arg(short, long, default_value_t = 95, value_parser = clap::value_parser!(u32).range(1..=99), conflicts_with_all = ["target", "command", "trigger"])]
     pub(crate) priority: u32,
     /// Gives up after this time; a bare number is seconds, 0 is until Ctrl-C
     #[arg(short = 'D', long, value_name = "TIME", default_value = "0", value_parser = seconds)]

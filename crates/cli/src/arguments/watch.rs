@@ -14,9 +14,11 @@ use whylate_core::{Bytes, CpuSelector, Nanos};
 #[derive(Debug, Args)]
 #[command(
     override_usage = "whylate watch [OPTIONS] --task NAME|--pid PID|--unit UNIT|--cgroup GROUP|--priority RANGE\n       \
-                      whylate watch [OPTIONS] -- COMMAND...",
+                      whylate watch [OPTIONS] [--task NAME] -- COMMAND...",
     mut_arg("json", |json| json.help("Prints a JSON document each second, and at the end the one that `whylate run` prints (-q: only the last)")),
-    group = clap::ArgGroup::new("target").required(true).multiple(false),
+    group = clap::ArgGroup::new("target").multiple(false),
+    group = clap::ArgGroup::new("threads")
+        .args(["task", "pid", "unit", "cgroup", "priority", "command"]).required(true).multiple(true),
     group = clap::ArgGroup::new("has_deadline").args(["deadline", "period"]).multiple(true),
     after_help = "\
 Examples:
@@ -31,6 +33,8 @@ Examples:
   whylate watch --unit video.service --chain frame --begin ./camera:send --end ./show:shown
                                                  an activity over several threads, from mark to mark
   whylate watch -D 30s -- ./control --rate 1000  starts a program and watches it from the start
+  whylate watch --task loop --deadline 1ms -- ./control
+                                                 the same, but only its threads named loop
 
 An activation is the work of a thread in one period of its timer or of the event that it waits for.
 Without a period, an activation lasts from a wake-up to the next sleep. The response is the duration
@@ -46,7 +50,7 @@ pub(crate) struct WatchArguments {
     #[command(flatten)]
     pub(crate) target: TaskTargetArguments,
     /// Every thread with a real-time priority in this range: 80-99, or one number (100: SCHED_DEADLINE)
-    #[arg(long, value_name = "RANGE", group = "target")]
+    #[arg(long, value_name = "RANGE", group = "target", conflicts_with = "command")]
     pub(crate) priority: Option<String>,
     /// CPUs on which the threads are watched: a list, or all, isolated, housekeeping, last [default: all that are online]
     #[arg(short = 'a', long = "cpu", alias = "cpus", value_name = "LIST")]
@@ -145,16 +149,17 @@ pub(crate) struct TaskTargetArguments {
     #[arg(long, value_name = "NAME", group = "target")]
     pub(crate) task: Option<String>,
     /// Every thread of this process and of its child processes
-    #[arg(long, value_name = "PID", group = "target")]
+    #[arg(long, value_name = "PID", group = "target", conflicts_with = "command")]
     pub(crate) pid: Option<u32>,
     /// Every thread in this systemd unit
-    #[arg(long, value_name = "UNIT", group = "target")]
+    #[arg(long, value_name = "UNIT", group = "target", conflicts_with = "command")]
     pub(crate) unit: Option<String>,
     /// Every thread in this control group: its path below /sys/fs/cgroup, or the id of a container
-    #[arg(long, value_name = "GROUP", group = "target")]
+    #[arg(long, value_name = "GROUP", group = "target", conflicts_with = "command")]
     pub(crate) cgroup: Option<String>,
-    /// Starts this program and watches it with all processes that it starts; the program is stopped when the watch ends
-    #[arg(last = true, value_name = "COMMAND", group = "target")]
+    /// Starts this program and watches it with all processes that it starts, or only its threads named by --task; the
+    /// program is stopped when the watch ends
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
 

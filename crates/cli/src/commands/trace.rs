@@ -208,7 +208,7 @@ fn as_flag(error: &KeyError) -> anyhow::Error {
         "name" => "--task: ",
         "triggers" => "--trigger: ",
         "last" => "--last: ",
-        _ => "",
+        _ => return anyhow!("{error}"),
     };
     anyhow!("{flag}{}", error.message)
 }

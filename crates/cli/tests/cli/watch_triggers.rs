@@ -125,6 +125,22 @@ fn calls_results_durations_and_texts_are_triggers() {
 }
 
 #[test]
+fn of_a_started_program_only_the_threads_of_a_name_are_watched() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(path) = program(&folder) else { return };
+    let said = wait(start(watch(&folder, &["--task", "control"], &[path.to_str().unwrap(), "300", "thief"])));
+    let result: Value = said.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok()).unwrap();
+    if said.stderr.contains("exit status: 3") {
+        return skip(Need::Rights, "a program at a real-time priority cannot be watched");
+    }
+    let rows = result["cells"][0]["probes"][0]["cpus"].as_array().unwrap_or_else(|| panic!("{said:?}"));
+    let threads = rows.iter().map(|row| row["series"].as_str().unwrap());
+    let own: Vec<&str> = threads.filter(|series| !series.contains('/')).collect();
+    assert!(!own.is_empty() && own.iter().all(|series| series.starts_with("control")), "{own:?}");
+}
+
+#[test]
 fn every_call_is_counted() {
     let _alone = alone();
     let folder = folder();

@@ -42,7 +42,7 @@ type Called<'r> = HashMap<usize, Option<(&'r str, Option<&'r Sender>)>>;
 /// What is looked up for many slices of one recording.
 pub(super) struct Sweep<'r> {
     by_start: Vec<&'r Segment>,
-    /// The longest segment that is not a thread or an idle CPU.
+    /// The longest segment that is not a thread.
     longest_above_ns: u64,
     /// For each called function, what called it.
     callers: Vec<(&'r Segment, Option<&'r Segment>)>,
@@ -53,7 +53,7 @@ impl<'r> Sweep<'r> {
     pub(super) fn of(segments: &'r [Segment]) -> Self {
         let mut by_start: Vec<&Segment> = segments.iter().collect();
         by_start.sort_by_key(|segment| segment.from_ns);
-        let is_above = |segment: &&&Segment| segment.what.rank() > Some(1);
+        let is_above = |segment: &&&Segment| segment.what.rank() > Some(0);
         let lengths = by_start.iter().filter(is_above).map(|it| it.to_ns.saturating_sub(it.from_ns));
         let longest_above_ns = lengths.max().unwrap_or(0);
         let called: Vec<&Segment> =
@@ -71,10 +71,10 @@ impl<'r> Sweep<'r> {
         self.by_start[first..].iter().copied().take_while(move |segment| segment.from_ns <= to_ns)
     }
 
-    /// The segments above threads and idle CPUs that reach into a time.
+    /// The segments above threads that reach into a time.
     pub(super) fn above_in(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &'r Segment> {
         self.begun_in(from_ns.saturating_sub(self.longest_above_ns), to_ns)
-            .filter(move |segment| segment.what.rank() > Some(1) && segment.to_ns >= from_ns)
+            .filter(move |segment| segment.what.rank() > Some(0) && segment.to_ns >= from_ns)
     }
 
     /// The functions that a segment called itself.

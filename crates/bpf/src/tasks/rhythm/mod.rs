@@ -30,6 +30,8 @@ const EXTRA_PART: u64 = 16;
 /// number of periods without one that fits.
 const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
+/// A thread that slept until a moment of its timer less often, such as once at its start, has no period by that.
+const TIMER_SLEPT_LEAST: u64 = 3;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
@@ -99,6 +101,15 @@ struct Grid {
     sleeps: u64,
 }
 
+/// Sleeps until moments of a timer, as those of a thread with a period.
+#[derive(Clone, Copy, Debug, Default)]
+struct TimerSlept {
+    times: u64,
+    /// When the last one ended, and the sleeps in other places since then.
+    last_ns: u64,
+    others: u64,
+}
+
 struct ThreadRhythm {
     rule: Rule,
     wakes: VecDeque<Wake>,
@@ -117,8 +128,7 @@ struct ThreadRhythm {
     /// How many of its sleeps in one place may be in the middle of the work, and the longest response then.
     two_kinds: (u64, u64),
     last_end_ns: Option<u64>,
-    /// When a sleep until a moment of its timer last ended, and the sleeps in other places since then.
-    timer_slept: Option<(u64, u64)>,
+    timer_slept: TimerSlept,
     /// Where its last sleep began.
     last_site: Site,
     calls: BTreeSet<String>,
@@ -139,7 +149,7 @@ impl Default for ThreadRhythm {
             early: Bound::default(),
             two_kinds: (0, 0),
             last_end_ns: None,
-            timer_slept: None,
+            timer_slept: TimerSlept::default(),
             last_site: Site::default(),
             calls: BTreeSet::new(),
         }
@@ -259,11 +269,12 @@ impl Rhythms {
     ) -> Vec<Activation> {
         let Some(rhythm) = self.threads.get(&thread) else { return part.into_iter().collect() };
         let (mut found, open) = (rhythm.held.clone(), rhythm.open.clone());
+        let early = rhythm.early.clone();
         let is_over = |open: &Activation| part.as_ref().is_some_and(|part| !rhythm.is_inside(part, open));
         found.extend(open.clone().filter(is_over));
         found.extend(self.unended(thread, part, at_ns));
         if let Some(rhythm) = self.threads.get_mut(&thread) {
-            rhythm.open = open;
+            (rhythm.open, rhythm.early) = (open, early);
         }
         found
     }
@@ -403,10 +414,11 @@ impl ThreadRhythm {
                 site
             };
             let slept_ns = part.due_ns.saturating_sub(before_ns);
-            match &mut self.timer_slept {
-                slept if calls::is_until(&site) => *slept = Some((part.due_ns, 0)),
-                Some((_, others)) => *others += 1,
-                None => {}
+            if calls::is_until(&site) {
+                let times = self.timer_slept.times + 1;
+                self.timer_slept = TimerSlept { times, last_ns: part.due_ns, others: 0 };
+            } else {
+                self.timer_slept.others += 1;
             }
             let waker = if let Waker::Thread(thread, _) = part.waker { thread } else { 0 };
             self.wakes.push_back(Wake { due_ns: part.due_ns, slept_ns, site, waker });
@@ -444,12 +456,12 @@ impl ThreadRhythm {
     /// At the end of the watch a thread that sleeps until moments of its timer may hang in another sleep, in the middle of its
     /// work.
     fn doubt_last_sleep(&mut self, at_ns: u64) {
-        let knows = matches!(&self.rule, Rule::Period(found) if found.ends_at(self.last_site));
-        if let Some((since_ns, others)) =
-            self.timer_slept.filter(|_| !knows && !calls::is_until(&self.last_site))
-        {
+        let TimerSlept { times, last_ns, others } = self.timer_slept;
+        // A thread that has slept elsewhere so often works by that, and one with a period is judged by it.
+        let is_open = !matches!(&self.rule, Rule::Period(_) | Rule::Wakeups { is_sure: true });
+        if is_open && times > 0 && others < HELD_MAX as u64 && !calls::is_until(&self.last_site) {
             self.early.sleeps += others + 1;
-            self.early.longest_ns = self.early.longest_ns.max(at_ns.saturating_sub(since_ns));
+            self.early.longest_ns = self.early.longest_ns.max(at_ns.saturating_sub(last_ns));
         }
     }
 
@@ -501,8 +513,9 @@ impl ThreadRhythm {
         let took_ns = open.response_ns();
         if found.ends_at(open.slept_at) {
             ended.push(open);
-        } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) && !open.joins {
-            ended.push(open);
+        } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) {
+            // It may be the end of the program that waits for its helpers.
+            ended.extend(Some(open).filter(|open| !open.joins));
             self.rule = Rule::Learning;
             self.wakes.clear();
         } else {
@@ -594,12 +607,11 @@ impl ThreadRhythm {
             }
         }
         // It slept until moments of its timer, and has not done so for many wake-ups: perhaps all its cycles overrun since then.
-        let is_by_timer = matches!(&self.rule, Rule::Period(found) if calls::is_until(&found.site));
-        if let Some(((since_ns, others), end_ns)) = self.timer_slept.zip(self.last_end_ns)
-            && others >= WAKES_MAX as u64
-            && !is_by_timer
-        {
-            add(others, end_ns.saturating_sub(since_ns));
+        let is_known = matches!(&self.rule, Rule::Period(found) if found.is_sure || calls::is_until(&found.site));
+        let slept = &mut self.timer_slept;
+        if slept.times >= TIMER_SLEPT_LEAST && slept.others >= WAKES_MAX as u64 && !is_known {
+            let end_ns = self.last_end_ns.unwrap_or_default();
+            add(std::mem::take(&mut slept.others), end_ns.saturating_sub(slept.last_ns));
         }
         (self.grid.sleeps, self.grid.longest_ns) = (0, 0);
         self.bounds.values_mut().for_each(|bound| (bound.sleeps, bound.longest_ns) = (0, 0));

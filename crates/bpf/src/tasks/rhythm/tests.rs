@@ -380,10 +380,11 @@ fn phases_of_a_longer_cycle_are_a_doubt() {
 }
 
 /// One that sleeps until moments of its timer, and then in other places.
-fn timer_then(others: &[u64]) -> Rhythms {
+fn timer_then(times: u64, others: &[u64]) -> Rhythms {
     let mut rhythms = Rhythms::new(Activations::ByRhythm);
     let mut ended = Vec::new();
-    let steps = [(timer(), 10 * MS)].into_iter().chain(others.iter().map(|at_ns| (futex(), *at_ns)));
+    let steps = (1..=times).map(|nth| (timer(), nth * 10 * MS));
+    let steps = steps.chain(others.iter().map(|at_ns| (futex(), *at_ns)));
     let steps: Vec<(Site, u64)> = steps.collect();
     for (nth, (from, due_ns)) in steps.iter().enumerate() {
         let stage = Stage { from_ns: *due_ns, to_ns: due_ns + MS, cpu: CpuId(0), what: Doing::Running };
@@ -408,12 +409,12 @@ fn futex() -> Site {
 
 #[test]
 fn a_thread_with_a_timer_that_hangs_in_another_sleep_at_the_end_is_a_doubt() {
-    let mut rhythms = timer_then(&[]);
+    let mut rhythms = timer_then(1, &[]);
     rhythms.unended(0, None, 5_010 * MS);
     let doubt = rhythms.doubts().pop().unwrap().1;
     assert_eq!(doubt.longest_ns, 5_000 * MS);
     // One that sleeps until its next moment does not hang.
-    let mut waits = timer_then(&[]);
+    let mut waits = timer_then(1, &[]);
     waits.threads.get_mut(&0).unwrap().last_site = timer();
     waits.unended(0, None, 5_010 * MS);
     assert!(waits.doubts().pop().is_none_or(|it| it.1.longest_ns < 1_000 * MS));
@@ -421,9 +422,17 @@ fn a_thread_with_a_timer_that_hangs_in_another_sleep_at_the_end_is_a_doubt() {
 
 #[test]
 fn a_thread_that_has_not_slept_until_a_moment_of_its_timer_for_long_is_a_doubt() {
-    let others: Vec<u64> = (1..80).map(|nth| 3_000 * MS + nth * 2 * MS).collect();
-    let doubt = timer_then(&others).doubts().pop().unwrap().1;
-    assert!(doubt.longest_ns > 3_000 * MS, "{doubt:?}");
+    // At irregular moments, so that they make no period of their own.
+    let mut random = 7;
+    let others: Vec<u64> = (1..80).map(|nth| 3_000 * MS + nth * 2 * MS + some(&mut random, MS)).collect();
+    let mut rhythms = timer_then(4, &others);
+    let doubt = rhythms.doubts().pop().unwrap().1;
+    assert!(doubt.longest_ns > 2_900 * MS, "{doubt:?}");
+    let again = rhythms.doubts().pop().map_or(0, |it| it.1.longest_ns);
+    assert!(again < 2_900 * MS, "each sleep is a doubt once: {again}");
+    // Once at the start, as Python's time.sleep, it shows no period.
+    let once = timer_then(1, &others).doubts().pop().map_or(0, |it| it.1.longest_ns);
+    assert!(once < 2_900 * MS, "{once}");
 }
 
 #[test]

@@ -118,7 +118,7 @@ impl OwnTasks {
         let mut trace = self.occasions.iter().find(is_it).map(|it| it.trace.clone()).unwrap_or_default();
         trace.path = kept.path.display().to_string();
         let mut during = (trace.at_ns.saturating_sub(trace.latency_ns.unwrap_or(last.0)), trace.at_ns);
-        if let Some(moment) = trace.trigger.as_deref().and_then(|trigger| moment(probe, trigger, trace.at_ns))
+        if let Some(moment) = trace.trigger.as_deref().and_then(|trigger| moment(probe, trigger, trace.at_ns, last))
         {
             if let Some(late) = moment.late_thread() {
                 trace.thread = Some(late.thread.clone());
@@ -149,13 +149,19 @@ pub(super) fn series(wait: &SpikeRecord) -> String {
     SeriesName::in_probe("task", wait.series.as_deref()).to_string()
 }
 
-/// The explained moment that contains the trigger of this time.
-fn moment<'p>(probe: &'p ProbeResult, trigger: &str, at_ns: u64) -> Option<&'p TriggerMoment> {
+/// The explained moment that contains the trigger of this time: triggers close to each other share one.
+fn moment<'p>(
+    probe: &'p ProbeResult,
+    trigger: &str,
+    at_ns: u64,
+    last: Nanos,
+) -> Option<&'p TriggerMoment> {
     let all = probe.triggers.iter().flat_map(|it| &it.moments);
     let is_it = |it: &&TriggerMoment| {
-        it.at_ns <= at_ns && (it.trigger == trigger || it.others.iter().any(|other| other == trigger))
+        let is_of = it.trigger == trigger || it.others.iter().any(|other| other == trigger);
+        is_of && it.at_ns.abs_diff(at_ns) <= last.0
     };
-    all.filter(is_it).max_by_key(|it| it.at_ns)
+    all.filter(is_it).min_by_key(|it| it.at_ns.abs_diff(at_ns))
 }
 
 #[cfg(test)]
@@ -207,8 +213,9 @@ mod tests {
             triggers: vec![TriggerResult { moments, ..TriggerResult::default() }],
             ..ProbeResult::default()
         };
-        assert_eq!(moment(&probe, "a", 1_000).map(|it| it.at_ns), Some(1_000));
-        assert_eq!(moment(&probe, "b", 1_200).map(|it| it.at_ns), Some(1_000));
-        assert_eq!(moment(&probe, "c", 1_200), None);
+        assert_eq!(moment(&probe, "a", 1_000, Nanos(500)).map(|it| it.at_ns), Some(1_000));
+        assert_eq!(moment(&probe, "b", 1_200, Nanos(500)).map(|it| it.at_ns), Some(1_000));
+        assert_eq!(moment(&probe, "c", 1_200, Nanos(500)), None);
+        assert_eq!(moment(&probe, "a", 3_000, Nanos(500)), None);
     }
 }

@@ -103,7 +103,8 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
 pub(super) fn keep_away(task: &TaskPlan, host: &Host, facts: &Facts, is_quiet: bool) {
     let online = &facts.cpu_sets.online;
     let present = whylate_runner::present_threads(task, &host.running);
-    if let Some(name) = task.name.as_ref().filter(|_| present.is_empty() && !is_quiet) {
+    let is_to_come = present.is_empty() && task.command.is_empty();
+    if let Some(name) = task.name.as_ref().filter(|_| is_to_come && !is_quiet) {
         output::message(&format!(
             "no thread has the name `{name}` now: waiting for such a thread (Ctrl-C ends the watch)"
         ));

@@ -11,7 +11,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The task probe: where the time of each activation of the named threads goes, from the timer or wake-up to the next
-/// sleep. Exactly one of `name`, `pid`, `cgroup`, `command` and `priorities` selects the threads.
+/// sleep. Exactly one of `name`, `pid`, `cgroup`, `command` and `priorities` selects the threads. Only `name` and `command` can
+/// be given together: the program is started, and its threads of this name are watched.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -24,7 +25,7 @@ pub struct TaskPlan {
     pub pid: Option<u32>,
     /// Every thread in this control group: its path, the name of a systemd unit, or the id of a container.
     pub cgroup: Option<String>,
-    /// Program and arguments to start; the program and all processes that it starts are watched.
+    /// Program and arguments to start; without `name`, the program and all processes that it starts are watched.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Every thread with a real-time priority in this range: `80-99`, or one number (100: SCHED_DEADLINE).
@@ -189,15 +190,13 @@ impl ProbeWords for TaskPlan {
 
     fn check(&self) -> Result<(), KeyError> {
         let given = [
-            self.name.is_some(),
+            self.name.is_some() || !self.command.is_empty(),
             self.pid.is_some(),
             self.cgroup.is_some(),
-            !self.command.is_empty(),
             self.priorities.is_some(),
         ];
         if given.into_iter().filter(|given| *given).count() != 1 {
-            let message =
-                "exactly one of name, pid, cgroup, command and priorities must select the threads to watch";
+            let message = "exactly one of name, pid, cgroup, command and priorities must select the threads to watch; only name and command can be given together";
             return Err(KeyError::new("", message));
         }
         if self.priorities.is_some() && self.priority_range().is_none() {

@@ -226,7 +226,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
     if plan.audit {
         watching.watch.audit()?;
     }
-    let mut started = watching.start_command(&plan.command)?;
+    let mut started = watching.start_command(plan)?;
     observer.armed(std::process::id(), begin_ns);
     let end_ns = begin_ns.saturating_add(spec.duration.0);
     let mut searched = Instant::now();
@@ -245,7 +245,7 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         let has_ended = match &target {
             TaskTarget::Process(pid) => !host.running.exists(&format!("/proc/{pid}/task")),
             TaskTarget::Children => started.as_mut().is_none_or(Started::has_ended),
-            _ => false,
+            _ => started.as_mut().is_some_and(Started::has_ended),
         };
         let is_over = stopped || has_ended || now_ns >= end_ns;
         if is_over {
@@ -302,15 +302,18 @@ impl Watching {
         self.deadline.map_or(DIVIDED_LEAST_NS, |deadline| deadline.0)
     }
 
-    /// Starts a program whose threads are watched from the first moment on.
-    fn start_command(&mut self, command: &[String]) -> Result<Option<Started>, ProbeError> {
-        let [program, arguments @ ..] = command else { return Ok(None) };
+    /// Starts a program whose threads are watched from the first moment on, if they are not selected by name.
+    fn start_command(&mut self, plan: &TaskPlan) -> Result<Option<Started>, ProbeError> {
+        let [program, arguments @ ..] = &plan.command[..] else { return Ok(None) };
         let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
         let mut command = Command::new(program);
         process::end_with_this_thread(command.args(arguments));
         // The threads that read the output are not watched.
         if let Some(triggers) = &mut self.triggers {
             triggers.read_output(&mut command).map_err(cannot)?;
+        }
+        if plan.name.is_some() {
+            return Ok(Some(Started(command.spawn().map_err(cannot)?)));
         }
         self.watch.follow_children(true)?;
         let started = command.spawn();

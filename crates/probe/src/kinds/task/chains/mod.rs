@@ -147,7 +147,9 @@ impl ChainWatch {
             for rule in one.rules {
                 let of_rule = || passes.iter().filter(|pass| pass.rule == rule);
                 let Some(newest) = of_rule().max_by_key(|pass| pass.number) else { continue };
-                let before = self.last.insert(rule, newest.number).unwrap_or(0);
+                let before = self.last.get(&rule).copied().unwrap_or(0);
+                // A lower number may come later: time and number of a pass are not taken at once.
+                self.last.insert(rule, before.max(newest.number));
                 let missing = newest.number.saturating_sub(before).saturating_sub(of_rule().count() as u64);
                 if missing > 0 {
                     self.unrecorded += missing;
