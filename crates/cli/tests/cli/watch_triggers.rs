@@ -130,7 +130,8 @@ fn of_a_started_program_only_the_threads_of_a_name_are_watched() {
     let folder = folder();
     let Some(path) = program(&folder) else { return };
     let said = wait(start(watch(&folder, &["--task", "control"], &[path.to_str().unwrap(), "300", "thief"])));
-    let result: Value = said.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok()).unwrap();
+    let result: Value =
+        said.stdout.lines().next_back().and_then(|line| serde_json::from_str(line).ok()).unwrap();
     if said.stderr.contains("exit status: 3") {
         return skip(Need::Rights, "a program at a real-time priority cannot be watched");
     }

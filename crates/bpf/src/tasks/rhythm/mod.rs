@@ -607,7 +607,8 @@ impl ThreadRhythm {
             }
         }
         // It slept until moments of its timer, and has not done so for many wake-ups: perhaps all its cycles overrun since then.
-        let is_known = matches!(&self.rule, Rule::Period(found) if found.is_sure || calls::is_until(&found.site));
+        let is_known =
+            matches!(&self.rule, Rule::Period(found) if found.is_sure || calls::is_until(&found.site));
         let slept = &mut self.timer_slept;
         if slept.times >= TIMER_SLEPT_LEAST && slept.others >= WAKES_MAX as u64 && !is_known {
             let end_ns = self.last_end_ns.unwrap_or_default();

@@ -118,7 +118,8 @@ impl OwnTasks {
         let mut trace = self.occasions.iter().find(is_it).map(|it| it.trace.clone()).unwrap_or_default();
         trace.path = kept.path.display().to_string();
         let mut during = (trace.at_ns.saturating_sub(trace.latency_ns.unwrap_or(last.0)), trace.at_ns);
-        if let Some(moment) = trace.trigger.as_deref().and_then(|trigger| moment(probe, trigger, trace.at_ns, last))
+        if let Some(moment) =
+            trace.trigger.as_deref().and_then(|trigger| moment(probe, trigger, trace.at_ns, last))
         {
             if let Some(late) = moment.late_thread() {
                 trace.thread = Some(late.thread.clone());
@@ -150,12 +151,7 @@ pub(super) fn series(wait: &SpikeRecord) -> String {
 }
 
 /// The explained moment that contains the trigger of this time: triggers close to each other share one.
-fn moment<'p>(
-    probe: &'p ProbeResult,
-    trigger: &str,
-    at_ns: u64,
-    last: Nanos,
-) -> Option<&'p TriggerMoment> {
+fn moment<'p>(probe: &'p ProbeResult, trigger: &str, at_ns: u64, last: Nanos) -> Option<&'p TriggerMoment> {
     let all = probe.triggers.iter().flat_map(|it| &it.moments);
     let is_it = |it: &&TriggerMoment| {
         let is_of = it.trigger == trigger || it.others.iter().any(|other| other == trigger);
