@@ -17,6 +17,8 @@ import sys
 import tempfile
 
 AT_ONCE = 6
+# A program takes some seconds; one that waits for itself is ended, and left out with those beside it.
+PATIENCE_S = 120
 DEADLINE_NS = 2_000_000
 # The log calls a cycle late from here on: its begin and its end are not quite those of the watch.
 LATE_NS = DEADLINE_NS * 21 // 20
@@ -78,8 +80,15 @@ def watched(whylate, program, programs, folder):
     watch = begun([whylate, "watch", "--json", "--task", "victim", "--deadline", "2ms", "-o", run], out, folder)
     started = [subprocess.Popen([program, *words, "stamps=1"], stdout=subprocess.PIPE, text=True) for words in programs]
     logs = []
-    for victim in started:
-        lines = victim.communicate()[0].splitlines()
+    for words, victim in zip(programs, started):
+        try:
+            lines = victim.communicate(timeout=PATIENCE_S)[0].splitlines()
+        except subprocess.TimeoutExpired:
+            print(f"hung: {' '.join(words)}", flush=True)
+            for one in [*started, watch]:
+                one.kill()
+                one.wait()
+            return None, None, []
         begins, dues = ([int(word) for word in line.split()] for line in lines[:2])
         numbers = [int(word) for word in lines[2].split()[1:]]
         logs.append((numbers[0], begins, numbers[3:], dues))
