@@ -14,10 +14,11 @@ use crate::states::priorities::{Change, Priorities};
 use crate::states::state::{Knowledge, Level, Span, State};
 use crate::vocabulary::{self, STILL_AT_WORK};
 use crate::window::Window;
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use whylate_core::figure::{self, of_kernel, scheduled};
 use whylate_core::result::CauseKind;
-use whylate_trace::event::{EventKind, TaskState};
+use whylate_trace::event::{Event, EventKind, TaskState};
 use whylate_trace::reader::Reader;
 
 /// Leaving the first idle state after polling takes less than this.
@@ -101,6 +102,8 @@ pub(crate) struct Labeller<'a> {
     pub(crate) reader: &'a dyn Reader,
     /// Built on first use.
     pub(crate) stacks: OnceCell<InterruptStacks>,
+    /// For a thread, the places of the events that wake it or take it off its CPU. Built on first use.
+    pub(crate) own_events: RefCell<HashMap<u32, Vec<usize>>>,
     pub(crate) priorities: &'a Priorities,
     pub(crate) late: LateKind,
     /// See [`Late`](crate::find::late::Late).
@@ -429,15 +432,20 @@ impl Labeller<'_> {
             _ => None,
         });
         let Some((came_ns, _)) = came.filter(|(_, next)| Some(*next) == span.state.pid) else { return false };
-        let woken_ns = before().find_map(|event| match event.kind {
-            EventKind::Wakeup { task, .. } | EventKind::Waking { task, .. } if task.pid == pid => {
-                Some(event.at_ns)
-            }
-            // It had the CPU and was taken off it, or slept.
-            EventKind::Switch { previous, state, .. } if previous.pid == pid => {
-                Some(if state == TaskState::Runnable { event.at_ns } else { u64::MAX })
-            }
-            _ => None,
+        let mut all = self.own_events.borrow_mut();
+        let own = all.entry(pid).or_insert_with(|| {
+            let is_own = |event: &Event| match event.kind {
+                EventKind::Wakeup { task, .. } | EventKind::Waking { task, .. } => task.pid == pid,
+                EventKind::Switch { previous, .. } => previous.pid == pid,
+                _ => false,
+            };
+            (0..events.len()).filter(|place| is_own(&events[*place])).collect()
+        });
+        let last = own.partition_point(|place| *place <= span.events.0).checked_sub(1);
+        let woken_ns = last.map(|last| &events[own[last]]).and_then(|event| match event.kind {
+            // It slept.
+            EventKind::Switch { state, .. } if state != TaskState::Runnable => None,
+            _ => Some(event.at_ns),
         });
         woken_ns.is_some_and(|woken_ns| woken_ns.saturating_add(CHOICE_NS) <= came_ns)
     }

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::states;
 use crate::states::priorities::Priorities;
 use crate::window::{self, Window};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use whylate_core::result::{Cause, ExpectedFrom, ExplainedSpike, LateWhat};
 use whylate_trace::event::Event;
@@ -99,6 +99,7 @@ fn judged(late: &Late, window: &Window, reader: &dyn Reader, options: &Options) 
         states: &states,
         reader,
         stacks: OnceCell::new(),
+        own_events: RefCell::default(),
         priorities: &priorities,
         late: late.kind,
         unstopped: late.unstopped,
