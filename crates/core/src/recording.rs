@@ -2,6 +2,7 @@
 //! traces) produce it; the analysis reads it.
 
 use crate::CpuId;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The actor for what this program does to the CPUs that it measures.
@@ -139,9 +140,14 @@ pub struct Recording {
 impl Recording {
     /// What reaches into [`from_ns`, `to_ns`].
     pub fn within(&self, from_ns: u64, to_ns: u64) -> Self {
+        self.within_places(0..self.segments.len(), from_ns, to_ns)
+    }
+
+    /// The same, if no segment at another place reaches into that time.
+    pub fn within_places(&self, places: Range<usize>, from_ns: u64, to_ns: u64) -> Self {
         let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
         Self {
-            segments: self.segments.iter().filter(reaches).cloned().collect(),
+            segments: self.segments[places].iter().filter(reaches).cloned().collect(),
             complete_from_ns: self.complete_from_ns,
             lost: self.lost_since(from_ns),
         }

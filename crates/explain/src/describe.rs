@@ -282,29 +282,35 @@ fn is_ipi(name: &str) -> bool {
 }
 
 /// What a timeline consists of.
-pub(crate) trait Stretch {
+pub(crate) trait Stretch: Sized {
+    /// From when to when.
+    fn times(&mut self) -> (&mut u64, &mut u64);
     fn length_ns(&self) -> u64;
     /// Whether both show the same.
     fn is_same(&self, next: &Self) -> bool;
+
     /// Extends it to the end of the next one; the whole shows what the next one does if `takes_next`.
-    fn join(&mut self, next: Self, takes_next: bool);
+    fn join(&mut self, mut next: Self, takes_next: bool) {
+        let (from_ns, to_ns) = (*self.times().0, *next.times().1);
+        if takes_next {
+            *self = next;
+        }
+        let (from, to) = self.times();
+        (*from, *to) = (from_ns, to_ns);
+    }
 }
 
 impl Stretch for TimelineSegment {
+    fn times(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.from_ns, &mut self.to_ns)
+    }
+
     fn length_ns(&self) -> u64 {
         self.to_ns - self.from_ns
     }
 
     fn is_same(&self, next: &Self) -> bool {
         (self.cpu, &self.what, self.kind) == (next.cpu, &next.what, next.kind)
-    }
-
-    fn join(&mut self, next: Self, takes_next: bool) {
-        let (from_ns, to_ns) = (self.from_ns, next.to_ns);
-        if takes_next {
-            *self = next;
-        }
-        (self.from_ns, self.to_ns) = (from_ns, to_ns);
     }
 }
 

@@ -164,15 +164,6 @@ pub(crate) struct TaskTargetArguments {
 }
 
 impl TaskTargetArguments {
-    /// Whether any of them is given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.task.is_some()
-            || self.pid.is_some()
-            || self.unit.is_some()
-            || self.cgroup.is_some()
-            || !self.command.is_empty()
-    }
-
     /// The probe for these threads.
     pub(crate) fn plan(&self) -> TaskPlan {
         TaskPlan {

@@ -6,13 +6,13 @@ use crate::arguments::{TraceCommand, TraceRecordArguments, or_endless};
 use crate::exit::{Ending, Refused};
 use crate::screen::Screen;
 use crate::{machine, output, signals};
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use tasks::OwnTasks;
 use whylate_core::moment::utc_text;
-use whylate_core::plan::{KeyError, Policy, ProbePlan, TimerPlan, Trigger};
+use whylate_core::plan::{Policy, ProbePlan, TimerPlan, Trigger};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{
     EXPLAIN_FORMAT, ExplainResult, MeasureResult, RECORDING_FORMAT, RecordedTrace, RecordingResult,
@@ -40,7 +40,10 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
         (_, cpu) => machine::cpus("--cpu", cpu.as_ref().unwrap_or(&CpuSelector::Last), &facts)?,
     };
     let plan = tasks.clone().map_or_else(|| plan(arguments), ProbePlan::Task);
-    plan.check().map_err(|error| as_flag(&error))?;
+    plan.check().map_err(|error| match &tasks {
+        Some(_) => super::watch::as_flag(&error),
+        None => error.into(),
+    })?;
     if let Some(tasks) = &tasks {
         whylate_runner::find_tasks(tasks, &host.running)?;
     }
@@ -200,17 +203,6 @@ fn check(arguments: &TraceRecordArguments) -> Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-/// An error in a key of the plan, by the flag of this command that sets the key.
-fn as_flag(error: &KeyError) -> anyhow::Error {
-    let flag = match error.key {
-        "name" => "--task: ",
-        "triggers" => "--trigger: ",
-        "last" => "--last: ",
-        _ => return anyhow!("{error}"),
-    };
-    anyhow!("{flag}{}", error.message)
 }
 
 fn plan(arguments: &TraceRecordArguments) -> ProbePlan {

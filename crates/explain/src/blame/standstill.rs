@@ -214,14 +214,13 @@ impl LateTimers {
         for event in &window.events {
             // Both moments of the timer are on its own clock, and the event is on the trace's: only the difference counts.
             let Some(late_ns) = armed.follow(event) else { continue };
+            let own = timers.by_cpu.entry(event.cpu).or_default();
             if late_ns < ON_TIME_NS {
-                timers.by_cpu.entry(event.cpu).or_default().on_time.push(event.at_ns);
+                own.on_time.push(event.at_ns);
             }
-            if late_ns < least {
-                continue;
+            if late_ns >= least {
+                own.by_start.push((event.at_ns.saturating_sub(late_ns), event.at_ns));
             }
-            let due_ns = event.at_ns.saturating_sub(late_ns);
-            timers.by_cpu.entry(event.cpu).or_default().by_start.push((due_ns, event.at_ns));
         }
         timers.by_cpu.values_mut().for_each(OwnTimers::index);
         timers

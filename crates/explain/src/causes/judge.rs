@@ -188,20 +188,16 @@ struct Shown<'a> {
 }
 
 impl Stretch for Shown<'_> {
+    fn times(&mut self) -> (&mut u64, &mut u64) {
+        (&mut self.from_ns, &mut self.to_ns)
+    }
+
     fn length_ns(&self) -> u64 {
         self.to_ns - self.from_ns
     }
 
     fn is_same(&self, next: &Self) -> bool {
         (&self.place.what, self.place.cpu, self.kind) == (&next.place.what, next.place.cpu, next.kind)
-    }
-
-    fn join(&mut self, next: Self, takes_next: bool) {
-        let (from_ns, to_ns) = (self.from_ns, next.to_ns);
-        if takes_next {
-            *self = next;
-        }
-        (self.from_ns, self.to_ns) = (from_ns, to_ns);
     }
 }
 

@@ -112,8 +112,7 @@ fn slices<'r>(window: &Window, recording: &'r Recording, margin_ns: u64) -> Vec<
     let all = || recording.segments.iter().enumerate().filter(|(_, segment)| covers_time(segment));
     let mut slices = covering(all(), 0, &times, |covers, (from_ns, to_ns)| {
         let is_thread = |(_, it): &&(usize, &Segment)| matches!(it.what, Activity::Thread { .. });
-        let threads: Vec<(usize, &Segment)> = covers.iter().filter(is_thread).copied().collect();
-        let (segment, thread) = (innermost(covers), innermost(&threads));
+        let (segment, thread) = (innermost(covers.iter()), innermost(covers.iter().filter(is_thread)));
         Slice { from_ns, to_ns, segment, neighbour: None, thread }
     });
     let interrupts = all().filter(|(_, segment)| is_interrupt(segment));

@@ -12,6 +12,9 @@ pub(super) fn covering<'r, T>(
     times: &[(u64, u64)],
     choose: impl Fn(&[(usize, &'r Segment)], (u64, u64)) -> T,
 ) -> Vec<T> {
+    if times.is_empty() {
+        return Vec::new();
+    }
     let mut waiting: Vec<(usize, &Segment)> = segments.collect();
     waiting.sort_by_key(|(_, segment)| segment.from_ns);
     let mut waiting = waiting.into_iter().peekable();
@@ -32,8 +35,10 @@ pub(super) fn covering<'r, T>(
 }
 
 /// The one of the highest rank; of several, the last one of the recording.
-pub(super) fn innermost<'r>(segments: &[(usize, &'r Segment)]) -> Option<&'r Segment> {
-    segments.iter().max_by_key(|(place, segment)| (segment.what.rank(), *place)).map(|(_, segment)| *segment)
+pub(super) fn innermost<'a, 'r: 'a>(
+    segments: impl Iterator<Item = &'a (usize, &'r Segment)>,
+) -> Option<&'r Segment> {
+    segments.max_by_key(|(place, segment)| (segment.what.rank(), *place)).map(|(_, segment)| *segment)
 }
 
 /// The function that took most of a segment and its sender, by the segment's address.
@@ -60,7 +65,7 @@ impl<'r> Sweep<'r> {
             by_start.iter().copied().filter(|it| matches!(it.what, Activity::Called { .. })).collect();
         let times: Vec<(u64, u64)> = called.iter().map(|it| (it.from_ns, it.to_ns)).collect();
         let ranked = segments.iter().enumerate().filter(|(_, it)| it.what.rank().is_some());
-        let callers = covering(ranked, 0, &times, |covers, _| innermost(covers));
+        let callers = covering(ranked, 0, &times, |covers, _| innermost(covers.iter()));
         let callers = called.into_iter().zip(callers).collect();
         Self { by_start, longest_above_ns, callers, called: RefCell::default() }
     }

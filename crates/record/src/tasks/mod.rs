@@ -87,12 +87,7 @@ impl Indexed {
     fn within(&self, from_ns: u64, to_ns: u64) -> Recording {
         let first = self.ended_until_ns.partition_point(|at_ns| *at_ns < from_ns);
         let end = self.begun_from_ns.partition_point(|at_ns| *at_ns <= to_ns).max(first);
-        let reaches = |segment: &&Segment| segment.to_ns >= from_ns && segment.from_ns <= to_ns;
-        Recording {
-            segments: self.recording.segments[first..end].iter().filter(reaches).cloned().collect(),
-            complete_from_ns: self.recording.complete_from_ns,
-            lost: self.recording.lost_since(from_ns),
-        }
+        self.recording.within_places(first..end, from_ns, to_ns)
     }
 }
 

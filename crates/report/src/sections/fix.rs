@@ -75,7 +75,7 @@ fn without_treatment(fix: &FixResult) -> Option<String> {
         }
     }
     let pages: Vec<String> = kinds.iter().map(|kind| format!("`whylate explain --why {kind}`")).collect();
-    (!kinds.is_empty() && !registration.causes.is_empty()).then(|| {
+    (!kinds.is_empty()).then(|| {
         format!("no treatment here answers {}: {} says what cures it", kinds.join(", "), pages.join(", "))
     })
 }

@@ -29,7 +29,7 @@ use whylate_core::result::{
     FixArm, FixCause, FixLeftOut, FixMode, FixPhase, FixRegistration, FixStep, RunEnd, RunResult, RunState,
 };
 use whylate_core::warning::push_all_once;
-use whylate_core::{CpuSet, Facts, Nanos, Plan, WarningCode};
+use whylate_core::{CpuSet, Facts, Nanos, Plan, SeriesName, WarningCode};
 use whylate_host::HostRoot;
 use whylate_stats::search::{Figure, Search, Trial, failed, felt_figure_of, late_times, replay};
 use whylate_store::{CellInfo, ExecutionState, Reader, RunDirectory, RunInfo, assemble_newest, fix_steps};
@@ -380,7 +380,8 @@ impl Steps {
             }
         }
         let goal = &self.registration.goal;
-        let is_of_user = goal.series.as_ref().is_some_and(|series| series.starts_with("task"));
+        let is_of_user = goal.series.as_ref().and_then(|series| SeriesName::of(series).facts());
+        let is_of_user = is_of_user.is_some_and(|facts| facts.is_of_user());
         let why = match is_of_user {
             true => ": no response of the watched thread was recorded (it did not run, or has ended)",
             false => "",

@@ -13,10 +13,8 @@ impl Search {
         let good: Vec<usize> = self.ranked.iter().chain(&self.base).copied().take(helping).collect();
         let value_with = |helps: usize| 0.5_f64.powi(helps as i32);
         // The limit that counts as small enough is met only with all arms that help.
-        search.rules.below = self.rules.below.map(|_| 1.5 * value_with(good.len()));
-        if good.is_empty() {
-            search.rules.below = self.rules.below.map(|_| 0.5);
-        }
+        let below = if good.is_empty() { 0.5 } else { 1.5 * value_with(good.len()) };
+        search.rules.below = self.rules.below.map(|_| below);
         let mut repeats = 0;
         while let Some(trial) = search.next() {
             let is_in_force = |arm: &&usize| trial.arms.contains(arm);

@@ -30,7 +30,7 @@ const EXTRA_PART: u64 = 16;
 /// number of periods without one that fits.
 const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
-/// A thread that slept until a moment of its timer less often, such as once at its start, has no period by that.
+/// Fewer sleeps until a moment of the timer show no period: a program may make one of them at its start.
 const TIMER_SLEPT_LEAST: u64 = 3;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
@@ -457,7 +457,7 @@ impl ThreadRhythm {
     /// work.
     fn doubt_last_sleep(&mut self, at_ns: u64) {
         let TimerSlept { times, last_ns, others } = self.timer_slept;
-        // A thread that has slept elsewhere so often works by that, and one with a period is judged by it.
+        // Many sleeps elsewhere are its waits for work. A thread with a period is judged by its period.
         let is_open = !matches!(&self.rule, Rule::Period(_) | Rule::Wakeups { is_sure: true });
         if is_open && times > 0 && others < HELD_MAX as u64 && !calls::is_until(&self.last_site) {
             self.early.sleeps += others + 1;

@@ -12,22 +12,22 @@ use whylate_runner::Happened;
 
 /// The threads that are watched if the flags name none: SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
 const REAL_TIME: &str = "1-100";
-/// How long the watch goes on after the last trace: the activation of that moment has ended by then.
+/// The watch continues for this time after the last trace, so that the late activation can end.
 const GOES_ON: Duration = Duration::from_millis(300);
 /// The most waits for a CPU that are remembered.
 const WAITS_MAX: usize = 4_096;
 
 /// The threads and triggers for these flags; `None` to measure with a task of whylate's own.
 pub(super) fn plan(arguments: &TraceRecordArguments) -> Option<TaskPlan> {
-    let target = &arguments.target;
-    let has_target = target.is_given();
+    let target = arguments.target.plan();
+    let has_target = target != TaskPlan::default();
     (has_target || !arguments.trigger.is_empty()).then(|| TaskPlan {
         cpus: arguments.cpu.clone(),
         priorities: (!has_target).then(|| REAL_TIME.to_owned()),
         deadline: arguments.until,
         triggers: arguments.trigger.clone(),
         last: arguments.last,
-        ..target.plan()
+        ..target
     })
 }
 
@@ -44,16 +44,16 @@ pub(super) struct OwnTasks {
     /// The longest wait for a CPU of each late activation.
     waits: VecDeque<SpikeRecord>,
     triggers: u64,
-    /// The watch ends some time after this number of traces.
-    enough: Option<usize>,
+    /// The watch ends some time after the first trace.
+    is_one_enough: bool,
     ends_at: Option<Instant>,
 }
 
 impl OwnTasks {
     /// `worst` traces are kept until the duration is over; without it the first one ends the recording.
     pub(super) fn new(worst: Option<usize>) -> Self {
-        let enough = worst.is_none().then_some(1);
-        Self { occasions: Vec::new(), waits: VecDeque::new(), triggers: 0, enough, ends_at: None }
+        let is_one_enough = worst.is_none();
+        Self { occasions: Vec::new(), waits: VecDeque::new(), triggers: 0, is_one_enough, ends_at: None }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -100,9 +100,7 @@ impl OwnTasks {
         };
         if keeper.spikes(&[spike], &mut |_| names.next_path())?.is_some() {
             self.occasions.push(occasion);
-            if self.enough.is_some_and(|enough| self.occasions.len() >= enough) {
-                self.ends_at = Some(Instant::now() + GOES_ON);
-            }
+            self.ends_at = self.is_one_enough.then(|| Instant::now() + GOES_ON);
         }
         Ok(())
     }

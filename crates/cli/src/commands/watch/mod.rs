@@ -130,7 +130,7 @@ fn failed_program(info: &RunInfo) -> Option<&Warning> {
 }
 
 /// An error in a key of the plan, by the flag of this command that sets the key.
-fn as_flag(error: &KeyError) -> anyhow::Error {
+pub(super) fn as_flag(error: &KeyError) -> anyhow::Error {
     let flag = match error.key {
         "priorities" => "--priority: ",
         "name" => "--task: ",
