@@ -290,6 +290,8 @@ static void in_the_middle(void)
 	struct flock range = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
 	static const char *alone[] = { "none", "pause", "until", "faults", "trim", "locked", "bulk", "file" };
 	int asks = !is_middle("same") || brings_work();
+	/* Own work is as long on a fast machine. */
+	uint64_t until_ns = now_ns() + hold_us * 1000;
 
 	for (unsigned kind = 0; kind < sizeof(alone) / sizeof(alone[0]); kind++)
 		asks &= !is_middle(alone[kind]);
@@ -299,10 +301,10 @@ static void in_the_middle(void)
 	if (asks) {
 		/* It has the lock before the victim continues; the victim does not sleep for this. If other programs keep the
 		 * holder off its CPU, the victim goes on. */
-		long long until_ns = now_ns() + 200000000;
+		uint64_t give_up_ns = now_ns() + 200000000;
 
 		sem_post(&asked);
-		while (sem_trywait(&held) && now_ns() < until_ns)
+		while (sem_trywait(&held) && now_ns() < give_up_ns)
 			sched_yield();
 	}
 	if (is_middle("rwlock")) {
@@ -370,26 +372,34 @@ static void in_the_middle(void)
 	} else if (is_middle("trim")) {
 		char *pages = mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
-		for (int i = 0; i < 4; i++)
-			madvise(pages, FAULT_PAGES * 4096ul, i % 2 ? MADV_POPULATE_WRITE : MADV_DONTNEED);
+		do {
+			madvise(pages, FAULT_PAGES * 4096ul, MADV_DONTNEED);
+			madvise(pages, FAULT_PAGES * 4096ul, MADV_POPULATE_WRITE);
+		} while (now_ns() < until_ns);
 		munmap(pages, FAULT_PAGES * 4096ul);
 	} else if (is_middle("locked")) {
 		mlockall(MCL_FUTURE);
-		munmap(mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), FAULT_PAGES * 4096ul);
+		do
+			munmap(mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), FAULT_PAGES * 4096ul);
+		while (now_ns() < until_ns);
 		munlockall();
 	} else if (is_middle("bulk")) {
 		static char blocks[2 << 20];
 		int zeros = open("/dev/zero", O_RDONLY);
 
-		for (int i = 0; i < 32; i++)
+		do
 			asks |= read(zeros, blocks, sizeof(blocks)) > 0;
+		while (now_ns() < until_ns);
 		close(zeros);
 	} else if (is_middle("faults")) {
 		char *pages = mmap(0, FAULT_PAGES * 4096ul, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		madvise(pages, FAULT_PAGES * 4096ul, MADV_NOHUGEPAGE);
-		for (long i = 0; i < FAULT_PAGES; i++)
-			pages[i * 4096] = 1;
+		do {
+			for (long i = 0; i < FAULT_PAGES; i++)
+				pages[i * 4096] = 1;
+			madvise(pages, FAULT_PAGES * 4096ul, MADV_DONTNEED);
+		} while (now_ns() < until_ns);
 		munmap(pages, FAULT_PAGES * 4096ul);
 	}
 }
