@@ -10,7 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
-use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
+use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
 use whylate_core::result::{CellResult, ChainResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 
@@ -209,8 +209,14 @@ fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
         nanoseconds_apart(longest.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
     let of = if late.len() > 1 { format!(", in {}", name(longest)) } else { String::new() };
     let named = named.join(", ");
+    let later: u64 = late.iter().filter_map(|task| task.get(LATER_PERIODS)).sum();
+    let later = match later {
+        0 => String::new(),
+        1 => "; 1 later period began before such a response had ended".to_owned(),
+        _ => format!("; {later} later periods began before such a response had ended"),
+    };
     Some(format!(
-        "{at_least}{named} missed the deadline of {deadline}; the longest took {at_least}{value}{of}"
+        "{at_least}{named} missed the deadline of {deadline}{later}; the longest took {at_least}{value}{of}"
     ))
 }
 
@@ -644,6 +650,16 @@ mod tests {
                 "7 of 10000 responses of control missed the deadline of 2.00 ms; the longest took 2.40 ms"
             )
         );
+        let with_later = |later: u64| {
+            let mut cell = cell("idle", "task/control", Some(2_400_000));
+            cell.probes[0].cpus[0].quantities.set(OVERRUNS, 7);
+            cell.probes[0].cpus[0].quantities.set(LATER_PERIODS, later);
+            let text = "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"task\"\n\
+                        name = \"control\"\ndeadline = \"2ms\"\n[[cell]]\n";
+            super::missed(&[cell], &Plan::parse(&Source { name: "x", text }, &[]).unwrap()).unwrap()
+        };
+        assert!(with_later(2).contains("; 2 later periods began before such a response had ended; "));
+        assert!(with_later(1).contains("; 1 later period began before such a response had ended; "));
         let judged_with_doubt = |missed: u64| {
             let mut cell = cell("idle", "task/control", Some(2_400_000));
             cell.probes[0].cpus[0].quantities.set(OVERRUNS, missed);

@@ -74,6 +74,8 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
+    /// It was created during the watch, and has not run yet.
+    is_new: bool,
     /// From when to when it was not seen, since its last activation; the end is open where records were lost.
     pub(super) gap: Option<(u64, u64)>,
     /// Marks that it passed since it got the CPU.
@@ -221,6 +223,7 @@ impl Builder {
             self.tracks.entry(raw.thread).or_default().calls.push(long);
             return None;
         }
+        let is_unknown = !self.threads.contains_key(&raw.thread);
         let fresh = || Watched { first_ns: raw.end_ns, ..Watched::default() };
         let known = self.threads.entry(raw.thread).or_insert_with(fresh);
         if raw.kind == TaskEvent::New {
@@ -239,6 +242,10 @@ impl Builder {
             // Another thread may have had the id before. A thread that ended in the middle of its work has no response.
             TaskEvent::New | TaskEvent::Gone => {
                 self.tracks.remove(&raw.thread);
+                // A thread that gets a watched priority again and again has one start.
+                if raw.kind == TaskEvent::New && is_unknown {
+                    self.tracks.insert(raw.thread, Track { is_new: true, ..Track::default() });
+                }
                 None
             }
             TaskEvent::None
@@ -415,8 +422,10 @@ impl Track {
                 let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
                 // glibc's pthread_join waits while a word has the id of the thread, and the kernel wakes it when that ends.
                 let joins = left.as_ref().is_some_and(|it| it.waits_for != 0 && it.waits_for == raw.waker);
+                let is_start = std::mem::take(&mut self.is_new) && left.is_none();
                 self.open = Some(Activation {
                     joins,
+                    is_start,
                     thread: thread(raw.thread, raw.prio, &raw.command),
                     process: raw.process,
                     due_ns,

@@ -182,6 +182,30 @@ fn own_work_has_parts() {
     }
 }
 
+/// A response over several periods is one miss, and its later periods are counted.
+#[test]
+fn periods_that_begin_in_an_earlier_response_are_counted() {
+    const PERIOD_NS: u64 = 10_000_000;
+    let _alone = alone();
+    let program = words("middle=bulk hold=25000 every=8 cycles=160 period=10000 cpu=0");
+    let Some((code, result, logs)) = watched(&[program], &[]) else { return };
+    assert_eq!(code, Some(2), "{result:#}");
+    let log = &logs[0];
+    // It begins the next period at once, late, and leaves out those after it.
+    let follows = |nth: usize| {
+        let between_ns = log.began_ns[nth + 1] - log.began_ns[nth];
+        let is_late = log.began_ns[nth + 1] < log.began_ns[nth] + log.took_ns[nth];
+        (between_ns + PERIOD_NS / 2) / PERIOD_NS - 1 + u64::from(is_late)
+    };
+    let expected: u64 = (0..log.began_ns.len() - 1).map(follows).sum();
+    let row = row(&result, log).unwrap();
+    let later = row["later_periods"].as_u64().unwrap();
+    // The first cycles come before its rhythm is known, and some guests do not show every switch.
+    assert!(later * 10 >= expected * 8 && later <= expected + 2, "{later} of {expected}: {row:#}");
+    let reason = result["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains(&format!("{later} later periods began")), "{reason}");
+}
+
 /// Words of a random program.
 fn random_words(one_of: &mut dyn FnMut(&[&str]) -> String, nth: usize) -> Vec<String> {
     let release = [

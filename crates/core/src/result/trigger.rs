@@ -131,6 +131,8 @@ pub struct TriggerSuspect {
     pub moments: u64,
     /// The longest response.
     pub longest_ns: u64,
+    /// The part of `longest_ns` that is the longest possible wait for a CPU, where the wake-up is not known.
+    pub wait_max_ns: Option<u64>,
 }
 
 impl TriggerResult {
@@ -153,6 +155,7 @@ impl TriggerResult {
         let response_ns = late.map_or(0, |it| it.response_ns);
         if suspect.cause.is_none() || response_ns > suspect.longest_ns {
             suspect.cause = first.cloned();
+            suspect.wait_max_ns = late.and_then(|it| it.wait_max_ns).filter(|ns| *ns > 0);
         }
         suspect.longest_ns = suspect.longest_ns.max(response_ns);
     }

@@ -15,6 +15,9 @@ use whylate_core::result::CauseKind as Kind;
 /// A CPU with two runnable threads has a tick, every 10 ms at the slowest: this is two and a half ticks.
 const TICKS_MISSED_NS: u64 = 25_000_000;
 
+/// By default the fair server takes at most two times 50 ms within one second.
+const FAIR_SERVER_TOO_LONG_NS: std::ops::Range<u64> = 105_000_000..1_000_000_000;
+
 pub(super) const MAY_HAVE_STOPPED: &str = "a hypervisor may have stopped the CPU meanwhile";
 
 /// Priorities from here on are those of SCHED_DEADLINE, where each thread has a budget of its own.
@@ -322,17 +325,24 @@ impl<'r> Context<'r> {
     }
 
     fn passed_over(&self, evidence: &str) -> Blame {
+        let is_server = self.surroundings.throttler == Some(FAIR_SERVER) && self.priority < DEADLINE;
         // The fair server gives time to ordinary threads, and never leaves a CPU idle.
-        if self.surroundings.throttler == Some(FAIR_SERVER)
-            && self.priority < DEADLINE
-            && self.idled_throttled()
-        {
+        if is_server && self.idled_throttled() {
             let evidence = format!(
                 "{evidence}: {GROUP_RUNTIME}, because the CPU was also idle, which the fair server does not cause"
             );
             return Blame::new(Kind::Throttled, CONCLUDED, evidence).actor(GROUP_RUNTIME);
         }
-        throttled(evidence, STATED, self.priority, self.surroundings)
+        let blame = throttled(evidence, STATED, self.priority, self.surroundings);
+        let took_ns = self.throttled_from_ns.map_or(0, |from_ns| self.window.to_ns.saturating_sub(from_ns));
+        if !is_server || !self.surroundings.is_virtual || !FAIR_SERVER_TOO_LONG_NS.contains(&took_ns) {
+            return blame;
+        }
+        let evidence = format!(
+            "{}; its default is 50 ms of each second, so {MAY_HAVE_STOPPED}",
+            blame.evidence
+        );
+        Blame { confidence: POSSIBLE, evidence: evidence.into(), ..blame }
     }
 
     /// Whether the CPU was idle while the measured thread was passed over.

@@ -167,7 +167,7 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
             format!("{} - {}", comparison.cell, comparison.baseline).into(),
             figure(comparison.baseline_value).into(),
             figure(comparison.cell_value).into(),
-            reading::cell_with_reason(comparison, None, " over pairs of repeats"),
+            reading::cell_with_reason(comparison, None, ", the median over all pairs of repeats"),
             verdict,
             p_value(comparison).into(),
         ])

@@ -70,7 +70,8 @@ fn why(suspect: &TriggerSuspect, explained: u64) -> String {
     let of = format!("in {} of {}", count(suspect.moments), count(explained));
     let Some(thread) = &suspect.thread else { return format!("{of}, no watched thread was late") };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
-    format!("{of}, {thread} was late (longest response {}){cause}", nanoseconds(suspect.longest_ns))
+    let at_most = if suspect.wait_max_ns.is_some() { "at most " } else { "" };
+    format!("{of}, {thread} was late (longest response {at_most}{}){cause}", nanoseconds(suspect.longest_ns))
 }
 
 /// One moment with its threads.

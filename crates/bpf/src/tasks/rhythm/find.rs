@@ -2,7 +2,7 @@
 
 use super::super::calls;
 use std::collections::BTreeMap;
-use whylate_core::recording::Site;
+use whylate_core::recording::{Activation, Site};
 
 /// The end of a sleep for which the thread may have waited for work.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,16 @@ impl Found {
         let periods = (from_ns - known_ns) / self.period_ns + 1;
         let next_ns = known_ns + periods * self.period_ns;
         next_ns.saturating_sub(tolerance(self.period_ns)).max(from_ns)
+    }
+
+    /// The activation with the number of periods of a timer that began before its end. After a sleep for a time, the next
+    /// period begins later instead.
+    pub(super) fn with_later_periods(&self, mut activation: Activation) -> Activation {
+        if self.is_exact && (calls::is_until(&self.site) || !calls::is_sleep(&self.site)) {
+            let after_ns = activation.end_ns().saturating_sub(activation.due_ns + 1);
+            activation.later_periods = after_ns / self.period_ns.max(1);
+        }
+        activation
     }
 
     /// How many periods lie between two moments; `None` if it is not a whole number.

@@ -32,6 +32,8 @@ const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
 /// Fewer sleeps until a moment of the timer show no period: a program may make one of them at its start.
 const TIMER_SLEPT_LEAST: u64 = 3;
+/// A thread without a rhythm that waits for work this often had a start before it.
+const START_LEAST: usize = 8;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
@@ -115,6 +117,11 @@ struct ThreadRhythm {
     wakes: VecDeque<Wake>,
     held: Vec<Activation>,
     since_decision: u32,
+    /// What it did after its creation, until it is known whether that was a start: an activation of a thread with few others is a
+    /// response.
+    start: Option<Activation>,
+    /// Its first period has not begun yet.
+    is_starting: bool,
     /// The activation whose parts are joined.
     open: Option<Activation>,
     /// When the activation began of which the end was not seen.
@@ -141,6 +148,8 @@ impl Default for ThreadRhythm {
             wakes: VecDeque::new(),
             held: Vec::new(),
             since_decision: 0,
+            start: None,
+            is_starting: false,
             open: None,
             cut_ns: None,
             release_ns: 0,
@@ -167,8 +176,9 @@ impl Rhythms {
     }
 
     /// Takes what a thread did from a wake-up to its next sleep; adds the activations that have ended to `ended`.
-    pub(super) fn add(&mut self, part: Activation, ended: &mut Vec<Activation>) {
+    pub(super) fn add(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
         if self.by == Activations::PerWakeup {
+            part.is_start = false;
             ended.push(part);
             return;
         }
@@ -187,6 +197,7 @@ impl Rhythms {
         let mut begun_ns = last.part.as_ref().map(|part| part.due_ns);
         if let Some(mut rhythm) = self.threads.remove(&thread) {
             rhythm.flush(self.by, ended);
+            rhythm.count_start(ended);
             // It waited for its last helpers: the end of the program, and of no cycle.
             let is_end = last.part.as_ref().is_some_and(|part| part.joins);
             let has_joined = rhythm.open.take_if(|open| open.joins).is_some();
@@ -225,6 +236,9 @@ impl Rhythms {
             if is_due || at_end {
                 rhythm.flush(by, ended);
             }
+            if at_end {
+                rhythm.count_start(ended);
+            }
         }
     }
 
@@ -244,11 +258,12 @@ impl Rhythms {
             Some(part) if rhythm.is_inside(&part, &open) => {
                 join(&mut open, part);
                 open.is_unended = true;
-                Some(open)
+                Some(if let Rule::Period(found) = &rhythm.rule { found.with_later_periods(open) } else { open })
             }
             Some(part) => Some(part),
             None => {
                 let Rule::Period(found) = &rhythm.rule else { return Some(open) };
+                open = found.with_later_periods(open);
                 if open.slept_at != found.site {
                     let cpu = open.stages.last().map_or_else(Default::default, |stage| stage.cpu);
                     let what = Doing::Blocked { wait: inside(&open), waker: Default::default() };
@@ -297,6 +312,11 @@ impl Rhythms {
 impl ThreadRhythm {
     fn add(&mut self, part: Activation, by: Activations, ended: &mut Vec<Activation>) {
         self.note(&part);
+        if part.is_start {
+            self.is_starting = true;
+            self.start = Some(part);
+            return;
+        }
         self.since_decision += 1;
         if matches!(self.rule, Rule::Learning) {
             self.held.push(part);
@@ -480,7 +500,18 @@ impl ThreadRhythm {
         self.is_inside(part, open) && (open.slept_at != found.site || part.waker == Waker::Timer)
     }
 
+    /// The first activation of a thread with few others is a response.
+    fn count_start(&mut self, ended: &mut Vec<Activation>) {
+        let start = self.start.take().map(|start| Activation { is_start: false, ..start });
+        ended.extend(start);
+    }
+
     fn take(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
+        let has_period = matches!(self.rule, Rule::Period(_));
+        if has_period || self.wakes.len() >= START_LEAST {
+            ended.extend(self.start.take());
+            self.is_starting &= has_period;
+        }
         // What is in progress may have gone on unseen; without that, nothing began before the next period.
         if let Some((from_ns, to_ns)) = &mut part.gap {
             let began_ns = self.open.take().map(|open| open.due_ns).or(self.cut_ns);
@@ -506,13 +537,13 @@ impl ThreadRhythm {
             return self.begin(&found, part, is_release, ended);
         };
         if !self.is_inside(&part, &open) {
-            ended.push(open);
+            ended.push(found.with_later_periods(open));
             return self.begin(&found, part, true, ended);
         }
         join(&mut open, part);
         let took_ns = open.response_ns();
         if found.ends_at(open.slept_at) {
-            ended.push(open);
+            ended.push(found.with_later_periods(open));
         } else if took_ns > (found.period_ns * PERIODS_MAX).max(HELD_NS) {
             // It may be the end of the program that waits for its helpers.
             ended.extend(Some(open).filter(|open| !open.joins));
@@ -523,13 +554,17 @@ impl ThreadRhythm {
         }
     }
 
-    fn begin(&mut self, found: &Found, part: Activation, is_release: bool, ended: &mut Vec<Activation>) {
+    fn begin(&mut self, found: &Found, mut part: Activation, is_release: bool, ended: &mut Vec<Activation>) {
         if is_release {
             self.release_ns = part.due_ns;
+            self.is_starting = false;
         }
+        part.is_start = self.is_starting;
         // What comes before the first begin of a period is an activation of its own.
-        if !is_release || found.ends_at(part.slept_at) {
+        if !is_release {
             ended.push(part);
+        } else if found.ends_at(part.slept_at) {
+            ended.push(found.with_later_periods(part));
         } else {
             self.open = Some(part);
         }

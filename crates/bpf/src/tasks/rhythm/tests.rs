@@ -25,11 +25,19 @@ fn file(number: u64) -> Site {
 fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
     let mut rhythms = Rhythms::new(by);
     let mut ended = Vec::new();
-    for (nth, (site, due_ns, work_ns)) in steps.iter().enumerate() {
+    parts(steps).into_iter().for_each(|part| rhythms.add(part, &mut ended));
+    rhythms.settle(0, true, &mut ended);
+    let doubt = rhythms.doubts().pop().map(|it| it.1);
+    rhythms.end(0, &Last::default(), &mut ended);
+    (ended, doubt)
+}
+
+fn parts(steps: &[(Site, u64, u64)]) -> Vec<Activation> {
+    let part = |(nth, (site, due_ns, work_ns)): (usize, &(Site, u64, u64))| {
         let stage = Stage { from_ns: *due_ns, to_ns: due_ns + work_ns, cpu: CpuId(0), what: Doing::Running };
         let next = steps.get(nth + 1).map_or(*site, |next| next.0);
         let call = Sysno::new(next.call as usize).map(|call| call.name().to_owned());
-        let part = Activation {
+        Activation {
             due_ns: *due_ns,
             woken_ns: *due_ns,
             waker: Waker::Timer,
@@ -38,13 +46,9 @@ fn play(by: Activations, steps: &[(Site, u64, u64)]) -> (Vec<Activation>, Option
             slept: Wait::Work(call),
             slept_at: next,
             ..Activation::default()
-        };
-        rhythms.add(part, &mut ended);
-    }
-    rhythms.settle(0, true, &mut ended);
-    let doubt = rhythms.doubts().pop().map(|it| it.1);
-    rhythms.end(0, &Last::default(), &mut ended);
-    (ended, doubt)
+        }
+    };
+    steps.iter().enumerate().map(part).collect()
 }
 
 /// Below `most`, by chance.
@@ -471,4 +475,44 @@ fn the_word_of_a_futex_is_not_rounded() {
     };
     let Wait::Inside { object, .. } = inside(&open) else { panic!("no wait inside") };
     assert_eq!(object, whylate_core::recording::Object::Word(0x4e4, None));
+}
+
+#[test]
+fn later_periods_of_a_timer_are_counted_and_those_after_a_sleep_for_a_time_are_not() {
+    let of = |site: Site| -> Vec<u64> {
+        // Every tenth response takes 25 ms, and the next one begins at the first moment of the grid after it.
+        let (mut due_ns, mut steps) = (0, Vec::new());
+        for nth in 0..60u64 {
+            let work_ns = if nth % 10 == 5 { 25 * MS } else { MS };
+            steps.push((site, due_ns, work_ns));
+            due_ns += (work_ns / (10 * MS) + 1) * 10 * MS;
+        }
+        let (ended, _) = play(Activations::ByRhythm, &steps);
+        ended.iter().filter(|it| it.response_ns() > 20 * MS).map(|it| it.later_periods).collect()
+    };
+    assert_eq!(of(timer()), [2; 6]);
+    assert_eq!(of(file(3)), [2; 6]);
+    assert_eq!(of(relative()), [0; 6]);
+}
+
+#[test]
+fn what_a_new_thread_does_before_its_first_period_is_its_start() {
+    // It reads its program for 300 ms with two waits for work elsewhere, and then works each 10 ms.
+    let begin = [(file(3), 0, 200 * MS), (file(3), 205 * MS, 50 * MS), (file(4), 260 * MS, 40 * MS)];
+    let start = |count: u64, is_new: bool| {
+        let steps: Vec<_> =
+            begin.into_iter().chain((0..count).map(|nth| (timer(), (310 + nth * 10) * MS, MS))).collect();
+        let mut rhythms = Rhythms::new(Activations::ByRhythm);
+        let mut ended = Vec::new();
+        for (nth, part) in parts(&steps).into_iter().enumerate() {
+            rhythms.add(Activation { is_start: is_new && nth == 0, ..part }, &mut ended);
+        }
+        rhythms.settle(0, true, &mut ended);
+        rhythms.end(0, &Last::default(), &mut ended);
+        let (starts, responses): (Vec<_>, Vec<_>) = ended.into_iter().partition(|it| it.is_start);
+        (starts.iter().map(Activation::response_ns).sum::<u64>(), longer(&responses, 2 * MS).len(), responses.len())
+    };
+    assert_eq!(start(40, true), (290 * MS, 0, 40));
+    assert_eq!(start(40, false), (0, 3, 43), "it was there before the watch");
+    assert_eq!(start(1, true), (0, 3, 4), "a thread with few activations has no start");
 }

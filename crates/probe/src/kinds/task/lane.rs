@@ -5,7 +5,9 @@ use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker, Watched};
 use whylate_core::CpuId;
-use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LOST_NS, OVERRUNS, Quantities, UNSEEN, UNSEEN_MAX_NS};
+use whylate_core::quantity::{
+    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, LOST_NS, OVERRUNS, Quantities, START_NS, UNSEEN, UNSEEN_MAX_NS,
+};
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::recording::OWN;
 use whylate_core::result::{Cause, CauseKind, HourResult};
@@ -40,6 +42,10 @@ pub(super) struct Lane {
     pub(super) record: TaskRecord,
     /// In the interval, and over the whole time.
     pub(super) missed: (u64, u64),
+    /// Periods that began before the response to an earlier one had ended, in the interval.
+    later_periods: u64,
+    /// How long the thread's start took, in the interval.
+    pub(super) start_ns: u64,
     pub(super) lost_ns: u64,
     /// Sleeps that may have been in the middle of its work: over the whole time, and in the interval.
     pub(super) doubts: Doubt,
@@ -78,6 +84,8 @@ impl Lane {
             parts: Default::default(),
             record: TaskRecord::default(),
             missed: (0, 0),
+            later_periods: 0,
+            start_ns: 0,
             lost_ns: 0,
             doubts: Doubt::default(),
             doubts_now: (0, 0),
@@ -188,7 +196,7 @@ impl Lane {
         let period_ns = self
             .before_due_ns
             .replace(activation.due_ns)
-            .filter(|_| activation.gap.is_none())
+            .filter(|before| activation.gap.is_none() && *before <= activation.due_ns)
             .map(|before| activation.due_ns.saturating_sub(before));
         let (run_ns, preempted_ns, blocked_ns) =
             (activation.running_ns(), activation.preempted_ns(), activation.blocked_ns());
@@ -203,6 +211,7 @@ impl Lane {
         period_ns.into_iter().for_each(|period_ns| self.period_all.record(period_ns));
         self.missed.0 += u64::from(is_missed);
         self.missed.1 += u64::from(is_missed);
+        self.later_periods += activation.later_periods;
         self.lost_ns += response_ns.saturating_sub(run_ns);
         if let Some(last) = self.strip.back_mut() {
             *last = (*last).max(response_ns);
@@ -381,11 +390,15 @@ impl Lane {
         let response = std::mem::take(&mut self.response.0);
         let response = self.interval(batch, self.name.clone(), &response);
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
+        let later_periods = std::mem::take(&mut self.later_periods);
+        let start_ns = std::mem::take(&mut self.start_ns);
         let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
         let (unseen, unseen_max_ns) = std::mem::take(&mut self.unseen_now);
         let quantities = Quantities::default()
             .with(OVERRUNS, missed)
+            .with(LATER_PERIODS, (later_periods > 0).then_some(later_periods))
             .with(LOST_NS, lost_ns)
+            .with(START_NS, (start_ns > 0).then_some(start_ns))
             .with(DOUBTS, (doubts > 0).then_some(doubts))
             .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns))
             .with(UNSEEN, (unseen > 0).then_some(unseen))

@@ -143,6 +143,12 @@ impl Lanes {
         wanted
     }
 
+    /// Counts the start of a thread, which is no response.
+    pub(super) fn add_start(&mut self, start: &Activation, threads: &BTreeMap<u32, Watched>) {
+        let lane = self.lane(&Seen::of(start), threads);
+        self.lanes[lane].start_ns += start.response_ns();
+    }
+
     /// Counts an instance of the chain `nth`; returns its number if it is to be explained.
     pub(super) fn add_instance(&mut self, nth: usize, series: &str, instance: &ChainSample) -> Option<u64> {
         let number = self.activations;

@@ -352,6 +352,8 @@ impl Watching {
         let mut open = self.watch.unended();
         open.retain(|one| !one.is_unended || self.lanes.is_longest(one, self.watch.threads()));
         self.unended = open.iter().filter(|one| one.is_unended).count() as u64;
+        // A thread that hangs in its start is late.
+        open.iter_mut().for_each(|one| one.is_start = false);
         self.take(open, observer)
     }
 
@@ -367,6 +369,10 @@ impl Watching {
         }
         let mut wanted: Vec<(Of, Counted, Activation)> = Vec::new();
         for activation in ended {
+            if activation.is_start {
+                self.lanes.add_start(&activation, self.watch.threads());
+                continue;
+            }
             let worst = self.lanes.add(&activation, self.watch.threads());
             let counted = self.lanes.last();
             if let Some(triggers) = &mut self.triggers {
