@@ -324,9 +324,9 @@ quantities! {
     /// Periods of the thread's timer that began before the response to an earlier period had ended: the thread began
     /// them late, or left them out (task only). Such a response is one sample, and counts once as missed.
     LATER_PERIODS: u64 = "later_periods", Count, Sum, if of_user;
-    /// How long the thread's start took, from its creation to the first time that it waited for work (task only). The
-    /// start is no response, so no deadline applies to it.
-    START_NS: u64 = "start_ns", Ns, Sum, if of_user;
+    /// How long the new thread was at work before its first period (task only). That is its start and no response, so no
+    /// deadline applies to it.
+    STARTUP_NS: u64 = "startup_ns", Ns, Sum, if of_user;
     /// Sleeps that may or may not have been in the middle of the thread's work (task only).
     DOUBTS: u64 = "doubts", Count, Sum, if of_user;
     /// The longest response of the thread if the sleeps of `doubts` were in the middle of its work (task only).

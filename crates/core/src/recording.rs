@@ -228,7 +228,8 @@ pub struct Activation {
     pub gap: Option<(u64, u64)>,
     /// It had not ended when the watch did: its last stage goes on.
     pub is_unended: bool,
-    /// What a new thread did before it waited for work the first time, which is no response.
+    /// What a new thread did before its first period began, which is no response. Until periods are known: the first activation of
+    /// a new thread.
     pub is_start: bool,
     /// How many more periods of the thread's timer began before it ended; 0 without such a timer.
     pub later_periods: u64,

@@ -10,7 +10,9 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
-use whylate_core::quantity::{DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS};
+use whylate_core::quantity::{
+    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
+};
 use whylate_core::result::{CellResult, ChainResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
 

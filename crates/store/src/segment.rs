@@ -363,6 +363,18 @@ mod tests {
     }
 
     #[test]
+    fn no_two_columns_of_intervals_have_one_name() {
+        let of_key = <Interval as Table>::Key::COLUMNS.iter().map(|it| it.shape.name);
+        let of_row =
+            [Interval::COLUMNS, Interval::more_columns()].into_iter().flatten().map(|it| it.shape.name);
+        let mut names: Vec<&str> = of_key.chain(of_row).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "{names:?}");
+    }
+
+    #[test]
     fn other_columns_are_damage() {
         assert!(says("column-start-ns-missing", as_intervals(Shorter).unwrap_err()));
         assert!(says("column-cpu-has-another", as_intervals(Changed).unwrap_err()));

@@ -74,7 +74,7 @@ pub(super) struct Track {
     pub(super) open: Option<Activation>,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
-    /// It was created during the watch, and has not run yet.
+    /// It was created during the watch, and has had no activation yet.
     is_new: bool,
     /// From when to when it was not seen, since its last activation; the end is open where records were lost.
     pub(super) gap: Option<(u64, u64)>,
@@ -422,7 +422,7 @@ impl Track {
                 let due_ns = due_ns.max(slept_ns.min(raw.ready_ns));
                 // glibc's pthread_join waits while a word has the id of the thread, and the kernel wakes it when that ends.
                 let joins = left.as_ref().is_some_and(|it| it.waits_for != 0 && it.waits_for == raw.waker);
-                let is_start = std::mem::take(&mut self.is_new) && left.is_none();
+                let is_start = std::mem::take(&mut self.is_new);
                 self.open = Some(Activation {
                     joins,
                     is_start,

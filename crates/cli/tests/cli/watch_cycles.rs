@@ -202,7 +202,7 @@ fn periods_that_begin_in_an_earlier_response_are_counted() {
     let later = row["later_periods"].as_u64().unwrap();
     // The first cycles come before its rhythm is known, and some guests do not show every switch.
     assert!(later * 10 >= expected * 8 && later <= expected + 2, "{later} of {expected}: {row:#}");
-    let reason = result["reason"].as_str().unwrap_or_default();
+    let reason = result["verdict_reason"].as_str().unwrap_or_default();
     assert!(reason.contains(&format!("{later} later periods began")), "{reason}");
 }
 

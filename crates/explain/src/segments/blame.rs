@@ -338,10 +338,8 @@ impl<'r> Context<'r> {
         if !is_server || !self.surroundings.is_virtual || !FAIR_SERVER_TOO_LONG_NS.contains(&took_ns) {
             return blame;
         }
-        let evidence = format!(
-            "{}; its default is 50 ms of each second, so {MAY_HAVE_STOPPED}",
-            blame.evidence
-        );
+        let evidence =
+            format!("{}; its default is 50 ms of each second, so {MAY_HAVE_STOPPED}", blame.evidence);
         Blame { confidence: POSSIBLE, evidence: evidence.into(), ..blame }
     }
 

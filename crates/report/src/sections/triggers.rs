@@ -138,6 +138,7 @@ mod tests {
             cause: thread.map(|_| cause.clone()),
             moments,
             longest_ns: 4_100_000,
+            wait_max_ns: None,
         };
         let thread = TriggerThread {
             thread: "control".to_owned(),

@@ -1,8 +1,11 @@
 //! What a comparison says as a whole.
 
 use whylate_core::WarningCode;
-use whylate_core::plan::SeriesStatistic;
-use whylate_core::result::{CompareOutcome, CompareResult, RunContrast};
+use whylate_core::plan::{SeriesStatistic, Statistic};
+use whylate_core::result::{CompareOutcome, CompareResult, Outcome, RunContrast};
+
+/// The statistics that a comparison may be decided by instead.
+const QUANTILES: [Statistic; 4] = [Statistic::P99, Statistic::P999, Statistic::Median, Statistic::Max];
 
 /// The worst outcome of the statistic that decides; without a deciding statistic in common there is no conclusion.
 pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
@@ -33,6 +36,10 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
             format!("{what}: cannot tell in {} of {cells}", count(CompareOutcome::CannotTell)),
         )
     };
+    let reason = match outcome {
+        CompareOutcome::CannotTell => format!("{reason}{}", decided_by_others(result)),
+        _ => reason,
+    };
     let incomplete =
         result.warnings.iter().filter(|it| it.code == WarningCode::ComparedIncomplete.name()).count();
     let reason = match incomplete {
@@ -41,4 +48,34 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
         more => format!("{reason}; {more} runs are incomplete"),
     };
     (result.outcome, result.reason) = (outcome, reason);
+}
+
+/// The most statistics that the reason names.
+const NAMED: usize = 3;
+
+/// The statistics that are worse or better, but do not decide: `; timer p99 is worse 4.02 × and does not decide (…)`.
+fn decided_by_others(result: &CompareResult) -> String {
+    let is_clear = |it: &&RunContrast| {
+        let comparison = &it.comparison;
+        let is_decided = matches!(comparison.outcome, Outcome::Worse | Outcome::Better);
+        is_decided
+            && !comparison.primary
+            && comparison.ratio.is_some()
+            && QUANTILES.contains(&comparison.statistic)
+    };
+    let described = |it: &RunContrast| {
+        let comparison = &it.comparison;
+        let word = if comparison.outcome == Outcome::Worse { "worse" } else { "better" };
+        let ratio = comparison.ratio.unwrap_or_default();
+        let cell = if it.of_cell.is_empty() { String::new() } else { format!(" in {}", it.of_cell) };
+        format!("{} {}{cell} is {word} ({ratio:.2} ×)", comparison.probe, comparison.statistic)
+    };
+    let clear: Vec<&RunContrast> = result.contrasts.iter().filter(is_clear).collect();
+    let Some(first) = clear.first() else { return String::new() };
+    let named: Vec<String> = clear.iter().take(NAMED).map(|it| described(it)).collect();
+    format!(
+        "; {}, but does not decide: for the next comparison, --statistic {} makes it decide",
+        named.join(", "),
+        first.comparison.statistic
+    )
 }

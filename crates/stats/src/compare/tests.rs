@@ -3,7 +3,9 @@
 use super::*;
 use crate::random::SplitMix;
 use whylate_core::plan::Statistic;
-use whylate_core::result::{CellResult, Quantiles, RepeatProbe, RepeatResult, RunResult};
+use whylate_core::result::{
+    CellResult, CompareOutcome, CompareResult, Quantiles, RepeatProbe, RepeatResult, RunResult,
+};
 
 /// A run with one cell, whose repeats are spread around `p999_ns`.
 fn run(random: &mut SplitMix, p999_ns: f64, between_runs: f64) -> RunValues {
@@ -151,4 +153,40 @@ fn a_quantile_above_the_histogram_of_a_tool_is_not_compared() {
     assert_eq!(of(1), [true; 4], "one of 1,000 is the largest, which is known");
     assert_eq!(of(14), [true, false, false, true]);
     assert_eq!(of(600), [false, false, false, true]);
+}
+
+#[test]
+fn an_open_comparison_names_statistics_that_are_clear() {
+    let mut random = SplitMix(13);
+    let (a, b) = (runs(&mut random, 5, 20_000.0), runs(&mut random, 5, 100_000.0));
+    let primary = primary();
+    let question = Question {
+        baseline: ("A", &a),
+        side: ("B", &b),
+        history: &[],
+        primary: Some(&primary),
+        margin: 0.05,
+    };
+    let mut contrasts = compare(&question);
+    for contrast in &mut contrasts {
+        let comparison = &mut contrast.comparison;
+        comparison.outcome = match comparison.statistic {
+            _ if comparison.primary => Outcome::CannotTell,
+            Statistic::P99 => Outcome::Worse,
+            _ => Outcome::Equivalent,
+        };
+    }
+    let mut result = CompareResult { contrasts, ..CompareResult::default() };
+    conclude(&mut result, Some(&primary));
+    assert_eq!(result.outcome, CompareOutcome::CannotTell);
+    let reason = &result.reason;
+    assert!(
+        reason.contains("timer p99 in idle is worse (") && reason.contains("--statistic p99"),
+        "{reason}"
+    );
+    for contrast in &mut result.contrasts {
+        contrast.comparison.outcome = Outcome::CannotTell;
+    }
+    conclude(&mut result, Some(&primary));
+    assert!(!result.reason.contains("--statistic"), "{}", result.reason);
 }

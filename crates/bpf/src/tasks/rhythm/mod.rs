@@ -32,8 +32,8 @@ const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
 /// Fewer sleeps until a moment of the timer show no period: a program may make one of them at its start.
 const TIMER_SLEPT_LEAST: u64 = 3;
-/// A thread without a rhythm that waits for work this often had a start before it.
-const START_LEAST: usize = 8;
+/// The same time for a new thread, which may start slowly.
+const HELD_AT_START_NS: u64 = 3_000_000_000;
 /// The most places whose bounds are kept.
 const SITES_MAX: usize = 32;
 /// Where more threads are known, those that have ended are forgotten.
@@ -117,10 +117,7 @@ struct ThreadRhythm {
     wakes: VecDeque<Wake>,
     held: Vec<Activation>,
     since_decision: u32,
-    /// What it did after its creation, until it is known whether that was a start: an activation of a thread with few others is a
-    /// response.
-    start: Option<Activation>,
-    /// Its first period has not begun yet.
+    /// It is a new thread whose first period has not begun yet.
     is_starting: bool,
     /// The activation whose parts are joined.
     open: Option<Activation>,
@@ -148,7 +145,6 @@ impl Default for ThreadRhythm {
             wakes: VecDeque::new(),
             held: Vec::new(),
             since_decision: 0,
-            start: None,
             is_starting: false,
             open: None,
             cut_ns: None,
@@ -197,7 +193,6 @@ impl Rhythms {
         let mut begun_ns = last.part.as_ref().map(|part| part.due_ns);
         if let Some(mut rhythm) = self.threads.remove(&thread) {
             rhythm.flush(self.by, ended);
-            rhythm.count_start(ended);
             // It waited for its last helpers: the end of the program, and of no cycle.
             let is_end = last.part.as_ref().is_some_and(|part| part.joins);
             let has_joined = rhythm.open.take_if(|open| open.joins).is_some();
@@ -232,12 +227,9 @@ impl Rhythms {
     pub(super) fn settle(&mut self, now_ns: u64, at_end: bool, ended: &mut Vec<Activation>) {
         let by = self.by;
         for rhythm in self.threads.values_mut() {
-            let is_due = rhythm.held.first().is_some_and(|it| it.due_ns + HELD_NS < now_ns);
+            let is_due = rhythm.held.first().is_some_and(|it| it.due_ns + rhythm.held_for_ns() < now_ns);
             if is_due || at_end {
                 rhythm.flush(by, ended);
-            }
-            if at_end {
-                rhythm.count_start(ended);
             }
         }
     }
@@ -258,7 +250,11 @@ impl Rhythms {
             Some(part) if rhythm.is_inside(&part, &open) => {
                 join(&mut open, part);
                 open.is_unended = true;
-                Some(if let Rule::Period(found) = &rhythm.rule { found.with_later_periods(open) } else { open })
+                Some(if let Rule::Period(found) = &rhythm.rule {
+                    found.with_later_periods(open)
+                } else {
+                    open
+                })
             }
             Some(part) => Some(part),
             None => {
@@ -312,17 +308,13 @@ impl Rhythms {
 impl ThreadRhythm {
     fn add(&mut self, part: Activation, by: Activations, ended: &mut Vec<Activation>) {
         self.note(&part);
-        if part.is_start {
-            self.is_starting = true;
-            self.start = Some(part);
-            return;
-        }
+        self.is_starting |= part.is_start;
         self.since_decision += 1;
         if matches!(self.rule, Rule::Learning) {
             self.held.push(part);
             let first_ns = self.held[0].due_ns;
             let last_ns = self.last_end_ns.unwrap_or_default();
-            if self.held.len() >= HELD_MAX || last_ns.saturating_sub(first_ns) > HELD_NS {
+            if self.held.len() >= HELD_MAX || last_ns.saturating_sub(first_ns) > self.held_for_ns() {
                 self.flush(by, ended);
             }
             return;
@@ -331,6 +323,10 @@ impl ThreadRhythm {
             self.decide(by);
         }
         self.take(part, ended);
+    }
+
+    fn held_for_ns(&self) -> u64 {
+        if self.is_starting { HELD_AT_START_NS } else { HELD_NS }
     }
 
     /// Looks only for the rhythm: how many wake-ups there are in a period, and which do not fit it.
@@ -500,18 +496,8 @@ impl ThreadRhythm {
         self.is_inside(part, open) && (open.slept_at != found.site || part.waker == Waker::Timer)
     }
 
-    /// The first activation of a thread with few others is a response.
-    fn count_start(&mut self, ended: &mut Vec<Activation>) {
-        let start = self.start.take().map(|start| Activation { is_start: false, ..start });
-        ended.extend(start);
-    }
-
     fn take(&mut self, mut part: Activation, ended: &mut Vec<Activation>) {
-        let has_period = matches!(self.rule, Rule::Period(_));
-        if has_period || self.wakes.len() >= START_LEAST {
-            ended.extend(self.start.take());
-            self.is_starting &= has_period;
-        }
+        part.is_start = false;
         // What is in progress may have gone on unseen; without that, nothing began before the next period.
         if let Some((from_ns, to_ns)) = &mut part.gap {
             let began_ns = self.open.take().map(|open| open.due_ns).or(self.cut_ns);
@@ -525,6 +511,8 @@ impl ThreadRhythm {
         }
         self.cut_ns = None;
         let Rule::Period(found) = &self.rule else {
+            // Without a period it is not known when a start ends.
+            self.is_starting = false;
             ended.extend(self.open.take());
             ended.push(part);
             return;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker, Watched};
 use whylate_core::CpuId;
 use whylate_core::quantity::{
-    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, LOST_NS, OVERRUNS, Quantities, START_NS, UNSEEN, UNSEEN_MAX_NS,
+    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, LOST_NS, OVERRUNS, Quantities, STARTUP_NS, UNSEEN, UNSEEN_MAX_NS,
 };
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::recording::OWN;
@@ -45,7 +45,7 @@ pub(super) struct Lane {
     /// Periods that began before the response to an earlier one had ended, in the interval.
     later_periods: u64,
     /// How long the thread's start took, in the interval.
-    pub(super) start_ns: u64,
+    pub(super) startup_ns: u64,
     pub(super) lost_ns: u64,
     /// Sleeps that may have been in the middle of its work: over the whole time, and in the interval.
     pub(super) doubts: Doubt,
@@ -85,7 +85,7 @@ impl Lane {
             record: TaskRecord::default(),
             missed: (0, 0),
             later_periods: 0,
-            start_ns: 0,
+            startup_ns: 0,
             lost_ns: 0,
             doubts: Doubt::default(),
             doubts_now: (0, 0),
@@ -391,14 +391,14 @@ impl Lane {
         let response = self.interval(batch, self.name.clone(), &response);
         let (missed, lost_ns) = (std::mem::take(&mut self.missed.0), std::mem::take(&mut self.lost_ns));
         let later_periods = std::mem::take(&mut self.later_periods);
-        let start_ns = std::mem::take(&mut self.start_ns);
+        let startup_ns = std::mem::take(&mut self.startup_ns);
         let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
         let (unseen, unseen_max_ns) = std::mem::take(&mut self.unseen_now);
         let quantities = Quantities::default()
             .with(OVERRUNS, missed)
             .with(LATER_PERIODS, (later_periods > 0).then_some(later_periods))
             .with(LOST_NS, lost_ns)
-            .with(START_NS, (start_ns > 0).then_some(start_ns))
+            .with(STARTUP_NS, (startup_ns > 0).then_some(startup_ns))
             .with(DOUBTS, (doubts > 0).then_some(doubts))
             .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns))
             .with(UNSEEN, (unseen > 0).then_some(unseen))

@@ -146,7 +146,7 @@ impl Lanes {
     /// Counts the start of a thread, which is no response.
     pub(super) fn add_start(&mut self, start: &Activation, threads: &BTreeMap<u32, Watched>) {
         let lane = self.lane(&Seen::of(start), threads);
-        self.lanes[lane].start_ns += start.response_ns();
+        self.lanes[lane].startup_ns += start.response_ns();
     }
 
     /// Counts an instance of the chain `nth`; returns its number if it is to be explained.
