@@ -11,6 +11,7 @@ pub mod figure;
 mod frequency;
 mod mask;
 pub mod moment;
+pub mod order;
 pub mod plan;
 pub mod quantity;
 pub mod record;

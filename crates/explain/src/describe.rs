@@ -2,6 +2,7 @@
 //! tools can read it, too. Fields that the event model does not keep are missing.
 
 use crate::vocabulary;
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseKind, TimelineSegment};
 use whylate_trace::event::{
     Context, Event, EventKind, NoiseSource, Symbol, Task, TaskState, TimerlatContext, Vector,
@@ -324,7 +325,7 @@ pub(crate) fn shorten_to_fit<S: Stretch>(segments: &mut Vec<S>) {
 /// Joins short segments, in pairs, with what is before them; the longer one of a pair names both.
 fn shorten<S: Stretch>(segments: &mut Vec<S>) {
     let mut lengths: Vec<u64> = segments.iter().map(Stretch::length_ns).collect();
-    lengths.sort_unstable();
+    lengths.order();
     let limit = lengths[lengths.len() / 2];
     let mut joined: Vec<S> = Vec::with_capacity(segments.len());
     let mut is_pair = false;

@@ -6,6 +6,7 @@
 use crate::error::FarmError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use whylate_core::order::InOrder;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -107,7 +108,7 @@ impl FarmFile {
             return Err(format!("`{bad}`: give a name of at most 63 lower-case letters, digits and `-`"));
         }
         let mut sorted: Vec<&String> = names.collect();
-        sorted.sort();
+        sorted.order();
         if let Some(twice) = sorted.windows(2).find(|two| two[0] == two[1]) {
             return Err(format!("the host `{}` appears twice", twice[0]));
         }

@@ -6,6 +6,7 @@ use crate::error::{At as _, FarmError};
 use crate::lake::{Damaged, Lake, LakeLayout, names_below};
 use std::cell::LazyCell;
 use std::path::Path;
+use whylate_core::order::InOrder;
 use whylate_store::NOISE_FLOOR;
 
 /// A question of the library.
@@ -279,7 +280,7 @@ pub fn answers(
 ) -> Result<Vec<AnswerRows>, FarmError> {
     let wait = LazyCell::new(wait);
     let mut tables: Vec<&str> = questions.iter().flat_map(|question| used(&bare(question)).1).collect();
-    tables.sort_unstable();
+    tables.order();
     tables.dedup();
     let layout = lake.layout()?;
     let damaged = lake.find_damaged(cache, &tables)?;

@@ -9,6 +9,7 @@ use crate::{HostError, HostRoot};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_core::BusyProgram;
+use whylate_core::order::InOrder;
 use whylate_sys::perf_counter::PerfCounter;
 
 /// `PERF_TYPE_HARDWARE` and `PERF_COUNT_HW_CACHE_MISSES` of include/uapi/linux/perf_event.h.
@@ -80,7 +81,7 @@ fn programs(
         (BusyProgram { name: name.to_owned(), cpus: ticks as f64 / per_second, bytes_per_s: None }, pids)
     };
     let mut programs: Vec<(BusyProgram, Vec<u32>)> = sums.into_iter().map(program).collect();
-    programs.sort_by(|a, b| b.0.cpus.total_cmp(&a.0.cpus));
+    programs.order_by(|a, b| b.0.cpus.total_cmp(&a.0.cpus));
     programs
 }
 

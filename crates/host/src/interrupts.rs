@@ -6,6 +6,7 @@
 use crate::{HostError, HostRoot};
 use std::collections::BTreeMap;
 use whylate_core::cpus::CpuSet;
+use whylate_core::order::InOrder;
 use whylate_core::record::InterruptRecord;
 use whylate_core::units::CpuId;
 
@@ -73,7 +74,7 @@ impl Counts {
                 }
             }
         }
-        records.sort_by(|a, b| (a.cpu, &a.line).cmp(&(b.cpu, &b.line)));
+        records.order_by(|a, b| (a.cpu, &a.line).cmp(&(b.cpu, &b.line)));
         records
     }
 

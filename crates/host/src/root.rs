@@ -9,6 +9,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use whylate_core::cpus::{CpuError, CpuSet};
+use whylate_core::order::InOrder;
 
 /// No text of the kernel is longer: /proc/interrupts has about 6 kB per line on the largest machines.
 const TEXT_BYTES_MAX: u64 = 64 << 20;
@@ -130,7 +131,7 @@ impl HostRoot {
             let entry = entry.map_err(|source| HostError::Read { path: path.clone(), source })?;
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
-        names.sort_unstable();
+        names.order();
         Ok(names)
     }
 
@@ -143,7 +144,7 @@ impl HostRoot {
             .filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
             .filter_map(|digits| digits.parse().ok())
             .collect();
-        numbers.sort_unstable();
+        numbers.order();
         Ok(numbers)
     }
 

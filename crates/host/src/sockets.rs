@@ -12,6 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use whylate_core::order::InOrder;
 
 /// Environment variable with the folder of the sockets: for tests.
 const FOLDER_VARIABLE: &str = "WHYLATE_RUNTIME_DIR";
@@ -127,7 +128,7 @@ fn running(folder: &Path, what: &str) -> Vec<(u32, UnixStream)> {
             Err(_) => {}
         }
     }
-    running.sort_by_key(|(pid, _)| *pid);
+    running.order_by_key(|(pid, _)| *pid);
     running
 }
 

@@ -3,6 +3,7 @@
 use crate::lines::{ToolLine, ToolLines, Word};
 use crate::series::ToolSeries;
 use crate::{Imported, Problem};
+use whylate_core::order::InOrder;
 
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if lines.behind("# Histogram").is_none() && lines.behind("# Min Latencies:").is_none() {
@@ -191,7 +192,7 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let is_one = runs.len() == 1;
     let mut series = Vec::new();
     for (index, (title, mut run)) in runs.into_iter().enumerate() {
-        run.sort_by_key(|thread| thread.number);
+        run.order_by_key(|thread| thread.number);
         let title = if title.is_empty() { String::new() } else { format!(" ({title})") };
         series.extend(run.into_iter().map(|thread| ToolSeries {
             series: (!is_one).then(|| format!("run {}{title}", index + 1).into()),

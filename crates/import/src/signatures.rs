@@ -1,6 +1,7 @@
 //! Figures that known mechanisms cause: hints where to look first, not causes.
 
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::result::CpuResult;
 
 /// A mechanism, by the smallest and the largest maximum that it makes.
@@ -83,7 +84,7 @@ const EQUAL_PART: u64 = 10;
 /// What the moments of late samples look like: a rhythm of one second, all threads at once.
 pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
     let mut sorted = moments.to_vec();
-    sorted.sort_unstable_by_key(|it| it.at_ns);
+    sorted.order_by_key(|it| it.at_ns);
     let events: Vec<&[Moment]> = sorted.chunk_by(|a, b| b.at_ns - a.at_ns <= EVENT_NS).collect();
     let mut found = Vec::new();
     let steps = events.windows(2).map(|pair| pair[1][0].at_ns - pair[0][0].at_ns);
@@ -102,7 +103,7 @@ pub(crate) fn of_moments(moments: &[Moment], threads: usize) -> Vec<String> {
     }
     let is_common = |event: &&&[Moment]| {
         let mut of: Vec<u32> = event.iter().map(|it| it.thread).collect();
-        of.sort_unstable();
+        of.order();
         of.dedup();
         let (least, most) =
             event.iter().fold((u64::MAX, 0), |(least, most), it| (it.ns.min(least), it.ns.max(most)));

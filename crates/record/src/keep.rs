@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use whylate_core::order::InOrder;
 use whylate_core::record::SpikeRecord;
 use whylate_core::{CpuId, Nanos};
 use whylate_sys::clock;
@@ -77,7 +78,7 @@ impl Keeper {
 
     /// Empties the ring and records, if it was paused. New traces compete with those in `kept`.
     pub fn begin(&mut self, mut kept: Vec<Kept>) -> Result<(), RecordError> {
-        kept.sort_by_key(|kept| Reverse(kept.latency_ns));
+        kept.order_by_key(|kept| Reverse(kept.latency_ns));
         self.kept = kept;
         self.ring.resume()?;
         self.recording_since_ns = Some(clock::now().0);
@@ -127,7 +128,7 @@ impl Keeper {
         let SpikeRecord { cpu, at_ns, latency_ns, .. } = *largest;
         let kept = Kept { path: saved.path, cpu, at_ns, latency_ns };
         self.kept.push(kept.clone());
-        self.kept.sort_by_key(|kept| Reverse(kept.latency_ns));
+        self.kept.order_by_key(|kept| Reverse(kept.latency_ns));
         let removed = self.kept.pop_if(|_| is_full);
         if let Some(least) = &removed {
             fs::remove_file(&least.path).map_err(RecordError::save(&least.path))?;

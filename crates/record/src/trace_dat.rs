@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use whylate_core::CpuId;
+use whylate_core::order::InOrder;
 use whylate_trace::parse::ByteOrder;
 
 /// The option that says that the trace clock follows the table of CPUs.
@@ -199,7 +200,7 @@ fn names(folder: &Path) -> Vec<String> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
-    names.sort();
+    names.order();
     names
 }
 

@@ -6,6 +6,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use whylate_core::order::InOrder;
 use whylate_host::HostRoot;
 
 /// Mount points of tracefs: its own, or the kernel's below debugfs.
@@ -72,7 +73,7 @@ impl Tracefs {
             .filter_map(|entry| entry.file_name().into_string().ok())
             .map(|name| format!("{system}/{name}"))
             .collect();
-        names.sort();
+        names.order();
         names
     }
 }

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::rate_unit;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{ProbePlan, Samples, Threshold};
 use whylate_core::record::RateRecord;
 use whylate_core::result::{CellResult, CpuResult, MeasureResult, RateResult, RunResult, TimelinePoint};
@@ -346,7 +347,7 @@ fn timeline(cells: &[PanelCell<'_>], clock: Clock) -> Value {
     let series = cells.iter().map(|cell| {
         let mut points: Vec<TimelinePoint> =
             cell.cpus.iter().flat_map(|cpu| cpu.timeline.iter().copied()).collect();
-        points.sort_by_key(|point| point.start_ns);
+        points.order_by_key(|point| point.start_ns);
         cell.series("bars", bars(&points, clock))
     });
     let mut begins: BTreeMap<u32, u64> = BTreeMap::new();

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::time::Instant;
 use whylate_core::Nanos;
+use whylate_core::order::InOrder;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::RunEnd;
 use whylate_probe::{
@@ -79,7 +80,7 @@ impl Observer for Forward<'_> {
     fn spikes(&mut self, spikes: &[SpikeRecord]) {
         let mut passed = spikes.to_vec();
         if passed.len() > PASSED_MAX {
-            passed.sort_unstable_by_key(|spike| Reverse(spike.latency_ns));
+            passed.order_by_key(|spike| Reverse(spike.latency_ns));
             passed.truncate(PASSED_MAX);
         }
         if self.events.try_send(ProbeEvent::Spikes(self.index, passed)).is_err() {

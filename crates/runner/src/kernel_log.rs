@@ -1,6 +1,7 @@
 //! What the kernel logged about latency while a run measured: each message with the repeat in which it came, and a
 //! warning.
 
+use whylate_core::order::InOrder;
 use whylate_core::result::{LogMessage, RunMessage};
 use whylate_core::warning::push_once;
 use whylate_core::{Warning, WarningCode};
@@ -35,7 +36,7 @@ impl RunLog {
 
     fn messages(&self) -> Vec<LogMessage> {
         let mut messages = self.0.as_ref().and_then(|log| log.messages().ok()).unwrap_or_default().messages;
-        messages.sort_by_key(|message| message.at_ns);
+        messages.order_by_key(|message| message.at_ns);
         messages
     }
 }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use whylate_bpf::{HistogramsConfig, HistogramsSnapshot};
+use whylate_core::order::InOrder;
 use whylate_core::record::{InterruptRecord, IpiRecord, SourceRecord};
 use whylate_core::recording::{Activity, Recording};
 use whylate_core::result::{
@@ -183,10 +184,10 @@ impl Top {
         thieves: &Thieves,
         snapshot: &HistogramsSnapshot,
     ) -> TopResult {
-        interrupts.sort_by_key(|one| Reverse(one.count));
+        interrupts.order_by_key(|one| Reverse(one.count));
         interrupts.truncate(LISTED_MAX);
         if let Some(ipis) = &mut ipis {
-            ipis.sort_by_key(|one| Reverse(one.count));
+            ipis.order_by_key(|one| Reverse(one.count));
             ipis.truncate(LISTED_MAX);
         }
         let named = thieves.iter().map(|((cpu, kind, actor, function), record)| SourceRecord {
@@ -197,7 +198,7 @@ impl Top {
             ..record.clone()
         });
         let mut thieves: Vec<SourceRecord> = named.collect();
-        thieves.sort_by_key(|one| Reverse(one.total_ns));
+        thieves.order_by_key(|one| Reverse(one.total_ns));
         thieves.truncate(LISTED_MAX);
         TopResult {
             format: TOP_FORMAT.to_owned(),

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Share, Statistic};
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, RunSearch, RunState, RunSummary};
 use whylate_farm::{AnswerRows, Damaged, FIGURES, RunGroup};
@@ -300,7 +301,7 @@ fn form_of_board(board: &FarmBoard, series: Option<&FarmSeries>, statistic: Stat
     let choice = |name: &'static str, part: fn(&FarmSeries) -> &String| {
         let with_figures = board.series.iter().filter(|it| !it.cell.is_empty());
         let mut all: Vec<String> = with_figures.map(|it| part(it).clone()).collect();
-        all.sort();
+        all.order();
         all.dedup();
         Field {
             name,

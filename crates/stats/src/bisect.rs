@@ -8,6 +8,7 @@
 use crate::contrast::median;
 use crate::search::evidence;
 use whylate_core::figure::{counted, share};
+use whylate_core::order::InOrder;
 use whylate_core::result::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 
 /// The most repeats that a step asks for.
@@ -24,7 +25,7 @@ pub fn bisect(
 ) -> Result<BisectResult, String> {
     let middle = |values: &[f64]| {
         let mut values = values.to_vec();
-        values.sort_by(f64::total_cmp);
+        values.order_by(f64::total_cmp);
         median(&values)
     };
     let (Some(of_good), Some(of_bad)) = (middle(good), middle(bad)) else {

@@ -3,6 +3,7 @@
 
 use crate::contrast::median;
 use crate::random::SplitMix;
+use whylate_core::order::InOrder;
 use whylate_core::result::RUNS_MIN;
 
 /// The highest probability of finding a change in a series without one. Parts are tested at a share of it.
@@ -27,7 +28,7 @@ pub struct Change {
 pub fn changes(values: &[f64]) -> Vec<Change> {
     let mut found = Vec::new();
     search(values, 0, FALSE_ALARMS, &mut found);
-    found.sort_unstable_by_key(|(at, _)| *at);
+    found.order_by_key(|(at, _)| *at);
     let levels = levels(values, found.iter().map(|(at, _)| *at));
     let change = |((at, p_value), pair): (&(usize, f64), &[f64])| Change {
         at: *at,
@@ -43,7 +44,7 @@ pub fn levels(values: &[f64], changes: impl Iterator<Item = usize>) -> Vec<f64> 
     let edges: Vec<usize> = [0].into_iter().chain(changes).chain([values.len()]).collect();
     let middle = |edges: &[usize]| {
         let mut part = values[edges[0]..edges[1]].to_vec();
-        part.sort_by(f64::total_cmp);
+        part.order_by(f64::total_cmp);
         median(&part).unwrap_or(f64::NAN)
     };
     edges.windows(2).map(middle).collect()

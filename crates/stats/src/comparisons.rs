@@ -7,6 +7,7 @@
 use crate::contrast::{Observation, Study, benjamini_hochberg, holm, median, study};
 use std::collections::{BTreeMap, HashMap};
 use whylate_core::SeriesName;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Plan, ProbeFacts, Samples, SeriesStatistic, Statistic};
 use whylate_core::result::{CellResult, Comparison, Outcome, RepeatProbe, RunContrast};
 
@@ -60,7 +61,7 @@ fn baselines(names: &[String], find: impl Fn(&[String]) -> Option<usize>) -> Vec
 
 fn sorted(names: &[String]) -> Vec<&str> {
     let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
-    names.sort_unstable();
+    names.order();
     names
 }
 
@@ -295,7 +296,7 @@ pub(crate) fn values_of<'c>(
 /// The middle value, or the mean of the two middle ones; 0 for none.
 fn median_of(observations: &[Observation]) -> f64 {
     let mut values: Vec<f64> = observations.iter().map(|one| one.value).collect();
-    values.sort_by(f64::total_cmp);
+    values.order_by(f64::total_cmp);
     median(&values).unwrap_or_default()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::comparisons::comparison_between;
 use whylate_core::figure;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{CopyPlan, LoadKind, Plan, SeriesStatistic};
 use whylate_core::result::{Answer, AnswerOutcome, CellResult, Comparison, CopyRow, CopyTable, Outcome};
 
@@ -25,7 +26,7 @@ pub fn copy_choice(plan: &Plan, table: Option<&CopyTable>, cells: &[CellResult])
         Some(Answer { question: question.clone(), outcome, sentence, comparison, causes: Vec::new() })
     };
     let mut candidates = candidates(plan, table?, cells, &primary);
-    candidates.sort_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
+    candidates.order_by(|one, next| one.cost.cell_value.total_cmp(&next.cost.cell_value));
     let Some(best) = candidates.first() else {
         let sentence =
             "Not measured: no cell copies a frame in time on memory with a type that timing confirms.";

@@ -3,6 +3,7 @@
 use crate::comparisons::values_of;
 use crate::contrast::{Observation, median};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Plan, Statistic};
 use whylate_core::quantity::ACCESSES;
 use whylate_core::result::{CellResult, LoadedLatency, LoadedPoint, RateResult};
@@ -45,7 +46,7 @@ pub fn loaded_latency(plan: &Plan, cells: &[CellResult]) -> Vec<LoadedLatency> {
 
 fn sorted<'r>(names: &'r [String], left_out: Option<&str>) -> Vec<&'r str> {
     let mut names: Vec<&str> = names.iter().map(String::as_str).filter(|it| Some(*it) != left_out).collect();
-    names.sort_unstable();
+    names.order();
     names
 }
 
@@ -80,7 +81,7 @@ fn curves<'r>(family: &Family<'r>) -> Vec<LoadedLatency> {
         members.iter().flat_map(|member| member.values.keys().map(|(series, _)| *series)).collect();
     let curve = |probe: &str| {
         let mut points: Vec<LoadedPoint> = members.iter().filter_map(|it| point(it, probe)).collect();
-        points.sort_by(|one, next| one.rate.total_cmp(&next.rate));
+        points.order_by(|one, next| one.rate.total_cmp(&next.rate));
         let (load, probe, unit) = (family.load.to_owned(), probe.to_owned(), unit.clone());
         (points.len() > 1).then_some(LoadedLatency { load, probe, unit, points })
     };
@@ -91,7 +92,7 @@ fn point(member: &Member<'_>, probe: &str) -> Option<LoadedPoint> {
     let Member { cell, rate, values: all } = member;
     let values = |statistic| {
         let mut values: Vec<f64> = all.get(&(probe, statistic))?.iter().map(|one| one.value).collect();
-        values.sort_by(f64::total_cmp);
+        values.order_by(f64::total_cmp);
         Some(values)
     };
     let medians = values(Statistic::Median)?;

@@ -2,6 +2,7 @@
 //! graphics, hypervisor), as opposed to spikes of one CPU.
 
 use std::collections::BTreeSet;
+use whylate_core::order::InOrder;
 use whylate_core::result::Spike;
 
 /// Windows this close to each other count as the same moment. Clocks of CPUs agree better, but a task sees the end of
@@ -15,7 +16,7 @@ const NEAR_NS: u64 = 5_000;
 pub fn number_events(spikes: &mut [Spike]) {
     let begin = |spike: &Spike| spike.at_ns.saturating_sub(spike.latency_ns);
     let mut order: Vec<usize> = (0..spikes.len()).collect();
-    order.sort_by_key(|index| (begin(&spikes[*index]), spikes[*index].at_ns));
+    order.order_by_key(|index| (begin(&spikes[*index]), spikes[*index].at_ns));
     let mut number = 0;
     let mut together: Vec<usize> = Vec::new();
     let mut end_ns = 0;

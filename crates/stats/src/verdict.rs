@@ -9,6 +9,7 @@
 
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{
     DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
@@ -193,7 +194,7 @@ fn missed_by_chain(chain: &CpuResult, plan: &Plan) -> Option<String> {
 fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
     let missed = |task: &CpuResult| task.get(OVERRUNS).unwrap_or(0);
-    late.sort_by_key(|task| std::cmp::Reverse(missed(task)));
+    late.order_by_key(|task| std::cmp::Reverse(missed(task)));
     let longest = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
     let name = |task: &CpuResult| task.series.clone().unwrap_or_else(|| "the task".to_owned());
     let mut named: Vec<String> = late

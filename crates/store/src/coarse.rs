@@ -9,6 +9,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use whylate_core::CpuId;
+use whylate_core::order::InOrder;
 use whylate_core::record::{Interval, SourceRecord, SpikeRecord, TaskRecord};
 use whylate_core::result::{AuditRecord, ChainPath, ChainRecord, TriggerMoment, TriggerRecord};
 
@@ -143,7 +144,7 @@ fn longer(
     mut intervals: Vec<Keyed<Interval, RowKey>>,
     window: &dyn Fn(u64) -> u64,
 ) -> Vec<Keyed<Interval, RowKey>> {
-    intervals.sort_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
+    intervals.order_by(|(a_key, a), (b_key, b)| (a_key, a.cpu, a.start_ns).cmp(&(b_key, b.cpu, b.start_ns)));
     let mut joined: Vec<Keyed<Interval, RowKey>> = Vec::new();
     for (key, next) in intervals {
         match joined.last_mut() {
@@ -160,7 +161,7 @@ fn longer(
         }
     }
     // Readers expect them in the order of measurement.
-    joined.sort_by_key(|(_, one)| one.end_ns);
+    joined.order_by_key(|(_, one)| one.end_ns);
     joined
 }
 
@@ -216,7 +217,7 @@ fn newest(
     mut moments: Vec<Keyed<TriggerMoment, RowKey>>,
     window: &dyn Fn(u64) -> u64,
 ) -> Vec<Keyed<TriggerMoment, RowKey>> {
-    moments.sort_by_key(|(_, moment)| Reverse(moment.at_ns));
+    moments.order_by_key(|(_, moment)| Reverse(moment.at_ns));
     let mut numbers: BTreeMap<(u64, Arc<RowKey>, String), usize> = BTreeMap::new();
     moments.retain(|(key, moment)| {
         let place = (window(moment.at_ns), Arc::clone(key), moment.trigger.clone());
@@ -233,14 +234,14 @@ fn longest(
     mut paths: Vec<Keyed<ChainPath, RowKey>>,
     window: &dyn Fn(u64) -> u64,
 ) -> Vec<Keyed<ChainPath, RowKey>> {
-    paths.sort_by_key(|(_, path)| Reverse(path.latency_ns));
+    paths.order_by_key(|(_, path)| Reverse(path.latency_ns));
     let mut numbers: BTreeMap<(u64, Arc<RowKey>, String), usize> = BTreeMap::new();
     paths.retain(|(key, path)| {
         let number = numbers.entry((window(path.at_ns), Arc::clone(key), path.name.clone())).or_default();
         *number += 1;
         *number <= SPIKES_KEPT
     });
-    paths.sort_by_key(|(_, path)| path.at_ns);
+    paths.order_by_key(|(_, path)| path.at_ns);
     paths
 }
 
@@ -249,14 +250,14 @@ fn largest(
     mut spikes: Vec<Keyed<SpikeRecord, RowKey>>,
     window: &dyn Fn(u64) -> u64,
 ) -> Vec<Keyed<SpikeRecord, RowKey>> {
-    spikes.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
+    spikes.order_by_key(|(_, spike)| Reverse(spike.latency_ns));
     let mut numbers: BTreeMap<(u64, Arc<RowKey>), usize> = BTreeMap::new();
     spikes.retain(|(key, spike)| {
         let number = numbers.entry((window(spike.at_ns), Arc::clone(key))).or_default();
         *number += 1;
         *number <= SPIKES_KEPT
     });
-    spikes.sort_by_key(|(_, spike)| spike.at_ns);
+    spikes.order_by_key(|(_, spike)| spike.at_ns);
     spikes
 }
 

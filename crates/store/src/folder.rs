@@ -22,6 +22,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use whylate_core::order::InOrder;
 
 /// How often, and after which pause, the lock on a folder is tried again.
 const LOCK_TRIES: u32 = 20;
@@ -249,7 +250,7 @@ impl Folder {
                 names.push(OsStr::from_bytes(name).to_owned());
             }
         }
-        names.sort_unstable();
+        names.order();
         Ok(names)
     }
 

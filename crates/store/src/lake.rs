@@ -15,6 +15,7 @@ use parquet::file::reader::FileReader as _;
 use parquet::file::serialized_reader::SerializedFileReader;
 use std::sync::Arc;
 use whylate_core::moment::utc_seconds;
+use whylate_core::order::InOrder;
 use whylate_core::plan::TreatmentPlan;
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{CellResult, Comparison, ProbeResult, Quantiles, RunResult, Verdict};
@@ -157,7 +158,7 @@ impl RunRow {
             probes.flat_map(|probe| &probe.cpus)
         };
         let mut drivers: Vec<&str> = info.facts.gpus.iter().filter_map(|gpu| gpu.driver.as_deref()).collect();
-        drivers.sort_unstable();
+        drivers.order();
         drivers.dedup();
         // A run that does not meet its requests does not pass.
         let measured = result.map_or(Verdict::Incomplete, |it| it.verdict);

@@ -20,6 +20,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use whylate_core::order::InOrder;
 use whylate_core::result::{LIVE_SOCKET, RunFigures, RunResult, RunState, RunSummary};
 
 const LABELS: &str = "labels.json";
@@ -203,7 +204,7 @@ impl RunList {
         });
         self.cache.iter_mut().for_each(VerdictCache::save);
         let mut runs: Vec<RunSummary> = self.known.values().map(|known| known.summary.clone()).collect();
-        runs.sort_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
+        runs.order_by(|a, b| (&b.started_at, &b.path).cmp(&(&a.started_at, &a.path)));
         runs
     }
 }

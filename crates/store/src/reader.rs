@@ -18,6 +18,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, PoisonError};
+use whylate_core::order::InOrder;
 use whylate_core::result::{RunState, Verdict};
 use whylate_core::{Warning, WarningCode};
 
@@ -198,7 +199,7 @@ impl Reader {
             }
         }
         if let Some(manifest) = &self.manifest {
-            self.numbers.sort_by_key(|number| manifest.place(*number));
+            self.numbers.order_by_key(|number| manifest.place(*number));
         }
     }
 

@@ -8,6 +8,7 @@ use crate::error::StoreError;
 use crate::folder::Folder;
 use crate::info::to_json;
 use std::path::{Path, PathBuf};
+use whylate_core::order::InOrder;
 use whylate_core::result::SpikeTrace;
 use whylate_core::{Warning, WarningCode};
 
@@ -94,6 +95,6 @@ pub(crate) fn read(run: &Folder) -> (Vec<SpikeTrace>, Vec<Warning>) {
             }
         }
     }
-    traces.sort_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
+    traces.order_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
     (traces, warnings)
 }

@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use whylate_core::CpuSet;
+use whylate_core::order::InOrder;
 
 /// How a file prints its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ impl Reading {
             Self::CpuController => controller(trimmed, "cpu"),
             Self::Schemata => {
                 let mut lines: Vec<String> = trimmed.lines().map(|line| line.trim().to_owned()).collect();
-                lines.sort_unstable();
+                lines.order();
                 lines.join("\n")
             }
         }

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow};
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
 use serde_json::Value;
 use std::fmt::Debug;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{EXAMPLES, FLAG, Flag, Plan, Source};
 
 /// Keys that have a short flag and perhaps aliases (the second alias is hidden) in every kind that has the key:
@@ -132,7 +133,7 @@ fn keys<F: Family>(kind: &str) -> Vec<PlanKey> {
     let properties = schema["properties"].as_object().cloned().unwrap_or_default();
     let mut keys: Vec<PlanKey> =
         properties.iter().filter_map(|(name, property)| key::<F>(name, property, &schema)).collect();
-    keys.sort_by_key(|key| !["cpus", "victims"].contains(&key.name.as_str()));
+    keys.order_by_key(|key| !["cpus", "victims"].contains(&key.name.as_str()));
     keys
 }
 

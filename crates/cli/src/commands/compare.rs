@@ -10,6 +10,7 @@ use crate::output;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
@@ -283,7 +284,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         let parts = sides.iter().filter(of_one_cell).flat_map(|side| &side.parts);
         super::runs::require_distinct(parts.clone().filter_map(|part| Some((part.path(), part.run()?))))?;
         let mut files: Vec<&Path> = parts.filter_map(|part| part.foreign()).map(|(path, _)| path).collect();
-        files.sort_unstable();
+        files.order();
         if let Some(twice) = files.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("{} is named twice; name each result once", twice[0].display());
         }
@@ -416,7 +417,7 @@ fn history(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Vec<C
     let mut candidates: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     candidates.retain(|it| whylate_store::is_run(it) && !is_named(it));
     // The newest are most likely to resemble it.
-    candidates.sort_by(|a, b| b.cmp(a));
+    candidates.order_by(|a, b| b.cmp(a));
     let is_like = |candidate: &&PathBuf| {
         Reader::open(candidate).is_ok_and(|reader| {
             let info = reader.info();
@@ -467,7 +468,7 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
         .flat_map(|it| it.spikes())
         .filter_map(|spike| spike.probe.as_deref())
         .collect();
-    names.sort_unstable();
+    names.order();
     names.dedup();
     names.retain(|name| SeriesName::of(name).facts().is_some());
     // If causes were not looked for, none has disappeared.

@@ -7,6 +7,7 @@ use crate::output;
 use anyhow::{Result, anyhow, bail};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use whylate_core::order::InOrder;
 use whylate_core::result::{EXPLAIN_FORMAT, ExplainAnswer, ExplainResult, ExplainedRun, Spike, SpikeTrace};
 use whylate_core::{Warning, WarningCode, text};
 use whylate_explain::{Export, KeptMoment, Options, combine_run, explain_kept};
@@ -260,9 +261,9 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
     if part.trace.is_some() {
         all.measured.clear();
     }
-    all.measured.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+    all.measured.order_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.measured.truncate(options.top);
-    all.spikes.sort_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
+    all.spikes.order_by_key(|spike| std::cmp::Reverse(spike.latency_ns));
     all.spikes.truncate(options.top);
     all.conclude();
     Ok(all)

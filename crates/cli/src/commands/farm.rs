@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use whylate_core::figure;
+use whylate_core::order::InOrder;
 use whylate_core::plan::builtin;
 use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, PlanFile, Push, Pushed, Rendered, mismatches};
 use whylate_store::{Reader, StoreError, assemble};
@@ -212,7 +213,7 @@ fn render(arguments: &RenderArguments) -> Result<Ending> {
     }
     ensure!(!jobs.is_empty(), "{name}: name a plan, or add a [[plan]] to the farm file");
     let mut names: Vec<&str> = plans.iter().map(|plan| plan.plan.name.as_str()).collect();
-    names.sort_unstable();
+    names.order();
     if let Some(twice) = names.windows(2).find(|two| two[0] == two[1]) {
         bail!("two plans have the name `{}`, so their files would have the same name", twice[0]);
     }

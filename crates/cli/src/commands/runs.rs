@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::io::{IsTerminal as _, stdin};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use whylate_core::order::InOrder;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{
     RUNS_FORMAT, RunChange, RunPoint, RunResult, RunSearch, RunSeries, RunState, RunSummary, RunsResult,
@@ -197,7 +198,7 @@ fn label(run: &Path, change: impl FnOnce(&mut Labels)) -> Result<()> {
     let run = named(run)?;
     let mut labels = Labels::read(&Folder::open(&run)?)?;
     change(&mut labels);
-    labels.tags.sort();
+    labels.tags.order();
     labels.tags.dedup();
     labels.write(&run)?;
     let note = labels.note.map(|note| format!("; note: {note}")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
 use super::{CellPlan, Chain, ChainPlan, Judged, ProbeFacts, ProbePlan, TaskPlan};
+use crate::order::InOrder;
 use crate::plan::Plan;
 use crate::units::{Nanos, as_text};
 use crate::words::words;
@@ -174,8 +175,8 @@ impl CellReference {
             Self::Parts(parts) => {
                 let mut wanted: Vec<&String> = parts.iter().collect();
                 let mut there: Vec<&String> = cell.loads.iter().chain(&cell.treatments).collect();
-                wanted.sort();
-                there.sort();
+                wanted.order();
+                there.order();
                 wanted == there
             }
         };

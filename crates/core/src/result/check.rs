@@ -2,6 +2,7 @@
 
 use crate::cpus::CpuSet;
 use crate::facts::Facts;
+use crate::order::InOrder;
 use crate::warning::Warning;
 use crate::words::words;
 use schemars::JsonSchema;
@@ -161,7 +162,7 @@ impl Finding {
 impl CheckResult {
     /// The result for these findings, sorted by theme and severity.
     pub fn new(cpus: CpuSet, mut findings: Vec<Finding>, facts: Facts, warnings: Vec<Warning>) -> Self {
-        findings.sort_by_key(|finding| (finding.theme, finding.severity));
+        findings.order_by_key(|finding| (finding.theme, finding.severity));
         let fit = !findings.iter().any(|finding| finding.severity == Severity::Serious);
         Self { format: CHECK_FORMAT.to_owned(), cpus, fit, findings, facts, warnings }
     }

@@ -2,6 +2,7 @@
 
 use super::{CellResult, FactDifference};
 use crate::facts::Facts;
+use crate::order::InOrder;
 use crate::plan::Plan;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +71,7 @@ pub fn differences(sides: &[Described<'_>]) -> (Vec<FactDifference>, Vec<FactDif
         found.filter(differs).partition(|it| it.values.contains(&None));
     known.iter_mut().filter(|it| it.what == "kernel.command_line").for_each(own_words);
     let place = |name: &str| FIRST.iter().position(|first| name.starts_with(first)).unwrap_or(FIRST.len());
-    [&mut known, &mut unknown].into_iter().for_each(|all| all.sort_by_key(|it| place(&it.what)));
+    [&mut known, &mut unknown].into_iter().for_each(|all| all.order_by_key(|it| place(&it.what)));
     (known, unknown)
 }
 

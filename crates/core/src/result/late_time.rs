@@ -1,6 +1,7 @@
 //! Late time by cause: the sum over spikes of what each of their causes covers.
 
 use super::{Cause, CauseKind, Spike};
+use crate::order::InOrder;
 use std::cmp::Reverse;
 
 /// The name of the row for what no cause explains.
@@ -74,7 +75,7 @@ pub fn late_kinds(found: &[LateTime]) -> Vec<LateKind> {
     let explained = kinds.iter().filter(|kind| kind.is_explained);
     let largest = explained.map(|kind| kind.share).fold(0.0, f64::max);
     let is_last = |kind: &LateKind| !kind.is_explained && kind.share <= largest;
-    kinds.sort_by(|a, b| is_last(a).cmp(&is_last(b)).then(b.share.total_cmp(&a.share)));
+    kinds.order_by(|a, b| is_last(a).cmp(&is_last(b)).then(b.share.total_cmp(&a.share)));
     kinds
 }
 
@@ -92,7 +93,7 @@ fn late_kind(rows: &[&LateTime]) -> LateKind {
             None => actors.push(((*row).clone(), true)),
         }
     }
-    actors.sort_by(|(a, _), (b, _)| b.share.total_cmp(&a.share));
+    actors.order_by(|(a, _), (b, _)| b.share.total_cmp(&a.share));
     let more = actors.len().saturating_sub(1);
     let name = actors.into_iter().next().map(|(first, is_alone)| {
         let function = first.function.clone().filter(|_| is_alone || first.actor.is_none());
@@ -131,7 +132,7 @@ pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTim
     all.retain(|one| one.ns > 0.0);
     let total: f64 = all.iter().map(|one| one.ns).sum();
     all.iter_mut().for_each(|one| one.share = one.ns / total);
-    all.sort_by_key(|one| Reverse(one.ns as u64));
+    all.order_by_key(|one| Reverse(one.ns as u64));
     all
 }
 

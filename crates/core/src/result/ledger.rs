@@ -1,6 +1,7 @@
 //! The ledger of late time: what each cause took in all spikes above the threshold.
 
 use super::{CauseKind, LateTime, lasting_name};
+use crate::order::InOrder;
 use crate::record::SourceRecord;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -104,7 +105,7 @@ impl Ledger {
     /// The rows by probe, the most late time first; rare causes of a probe are one row.
     pub fn finish(self) -> Vec<LedgerRow> {
         let mut rows: Vec<LedgerRow> = self.rows.into_values().collect();
-        rows.sort_by(|a, b| (&a.probe, Reverse(a.total_ns)).cmp(&(&b.probe, Reverse(b.total_ns))));
+        rows.order_by(|a, b| (&a.probe, Reverse(a.total_ns)).cmp(&(&b.probe, Reverse(b.total_ns))));
         let of_probe = |rows: &[LedgerRow]| {
             let (own, rare) = rows.split_at(rows.len().min(ROWS_MAX));
             let mut own = own.to_vec();

@@ -10,6 +10,7 @@ use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, Doing, Stage, Wait, Waker};
 use whylate_core::result::CauseKind as Kind;
 
@@ -72,7 +73,7 @@ fn wakes_within<'r>(stage: &Stage, wakes: &'r BTreeMap<CpuId, Recording>) -> BTr
             found.entry(*pid).or_default().push((segment.to_ns, *by, name));
         }
     }
-    found.values_mut().for_each(|wakes| wakes.sort_unstable_by_key(|wake| std::cmp::Reverse(wake.0)));
+    found.values_mut().for_each(|wakes| wakes.order_by_key(|wake| std::cmp::Reverse(wake.0)));
     found
 }
 

@@ -4,6 +4,7 @@ use crate::blame::piece::Piece;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds, share};
+use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, Frame, OWN, OwnSample, Profile};
 use whylate_core::result::{Cause, CauseKind as Kind, OwnSamples, SampledCall, SampledFunction};
 
@@ -217,7 +218,7 @@ fn listed(functions: BTreeMap<&Frame, Weights>) -> Vec<SampledFunction> {
         ordinary_ns: it.ordinary_ns,
     };
     let mut found: Vec<SampledFunction> = functions.into_iter().map(listed).collect();
-    found.sort_by_key(|it| Reverse((it.all, it.own)));
+    found.order_by_key(|it| Reverse((it.all, it.own)));
     found.truncate(FUNCTIONS_MAX);
     found
 }
@@ -247,7 +248,7 @@ fn calls(stacks: &[&[Frame]], sampled_ns: u64, usual: Option<&Profile>) -> Vec<S
             next(stack).into_iter().for_each(|at| below.entry(&stack[at]).or_default().push(stack));
         }
         let mut below: Vec<_> = below.into_iter().filter(|(_, within)| within.len() >= least).collect();
-        below.sort_by_key(|(_, within)| within.len());
+        below.order_by_key(|(_, within)| within.len());
         for (frame, within) in below {
             let has = |stack: &&&[Frame]| next(stack).is_some_and(|at| &stack[at] == frame);
             let usually = ordinary.iter().filter(has).copied().collect();

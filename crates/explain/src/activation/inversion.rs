@@ -3,6 +3,7 @@
 use crate::blame::piece::Blame;
 use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, Stage};
 use whylate_core::result::CauseKind as Kind;
 use whylate_core::{CpuId, figure};
@@ -49,7 +50,7 @@ fn instead(holder: u32, stage: &Stage, recording: &Recording) -> Vec<(u32, Strin
             _ => None,
         })
         .collect();
-    ran.sort_by_key(|(segment, ..)| segment.from_ns);
+    ran.order_by_key(|(segment, ..)| segment.from_ns);
     let (mut is_out, mut found) = (false, Vec::new());
     for (segment, thread, was_runnable) in ran {
         let within_ns = segment.to_ns.min(stage.to_ns).saturating_sub(segment.from_ns.max(stage.from_ns));

@@ -5,6 +5,7 @@ use crate::confidence::{LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::time;
 use std::collections::BTreeMap;
 use whylate_core::figure::{count, nanoseconds};
+use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, LongCall};
 use whylate_core::result::{Cause, CauseKind as Kind, CausePart, PartKind};
 
@@ -78,7 +79,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     let rest_ns = total_ns - calls_ns - faults_ns.unwrap_or_default();
     parts.push(part(PartKind::User, None, None, Some(rest_ns)));
     parts.retain(|part| part.ns != Some(0));
-    parts.sort_by_key(|part| std::cmp::Reverse(part.ns));
+    parts.order_by_key(|part| std::cmp::Reverse(part.ns));
     let all: Vec<String> = parts.iter().map(described).collect();
     causes[place].evidence.push(format!("{}: {}", nanoseconds(total_ns), all.join(", ")));
     causes[place].parts = parts;

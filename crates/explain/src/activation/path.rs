@@ -11,6 +11,7 @@ use crate::segments::{self, Activity, Recording, Surroundings};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::recording::Waker;
 use whylate_core::result::{Cause, CauseKind as Kind, ChainDoing as Does, ChainPart};
 
@@ -124,8 +125,8 @@ impl<'r> Paths<'r> {
                 }
             }
         }
-        runs.values_mut().chain(of_cpu.values_mut()).for_each(|all| all.sort_by_key(|run| run.to_ns));
-        wakes.values_mut().for_each(|all| all.sort_by_key(|wake| wake.at_ns));
+        runs.values_mut().chain(of_cpu.values_mut()).for_each(|all| all.order_by_key(|run| run.to_ns));
+        wakes.values_mut().for_each(|all| all.order_by_key(|wake| wake.at_ns));
         Self { recordings, surroundings, runs, of_cpu, wakes }
     }
 
@@ -230,7 +231,7 @@ impl<'r> Paths<'r> {
             Some((segment.from_ns.max(from_ns), segment.to_ns.min(to_ns), name))
         });
         let mut all: Vec<(u64, u64, String)> = named.collect();
-        all.sort_by_key(|(from_ns, ..)| *from_ns);
+        all.order_by_key(|(from_ns, ..)| *from_ns);
         let mut until_ns = from_ns;
         all.retain(|(from_ns, to_ns, _)| {
             let is_next = *from_ns >= until_ns;
@@ -445,7 +446,7 @@ pub fn path_causes(path: &Path, is_uncertain: bool) -> Vec<Cause> {
     if causes.is_empty() {
         causes.push(Cause::new(Kind::Unattributed));
     }
-    causes.sort_by(|one, other| other.share.unwrap_or(0.0).total_cmp(&one.share.unwrap_or(0.0)));
+    causes.order_by(|one, other| other.share.unwrap_or(0.0).total_cmp(&one.share.unwrap_or(0.0)));
     causes
 }
 

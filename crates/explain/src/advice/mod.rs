@@ -19,6 +19,7 @@ use crate::vocabulary::ANOTHER_CPU;
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{
     AffinityPlan, IrqAffinityPlan, PriorityPlan, ThreadPolicy, TreatmentKind, TreatmentPlan,
 };
@@ -86,7 +87,7 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
         share: if total > 0.0 { late / total } else { 0.0 },
     };
     let mut causes: Vec<FixCause> = sums.into_iter().map(cause).collect();
-    causes.sort_by(|a, b| {
+    causes.order_by(|a, b| {
         (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal)
     });
     causes
@@ -133,7 +134,7 @@ pub fn candidates(
     arms.extend(threads(situation));
     arms.extend(bandwidth::quotas(situation));
     arms.extend(ROWS.iter().filter_map(|row| of_row(row, situation)));
-    arms.sort_by(|a, b| b.0.total_cmp(&a.0));
+    arms.order_by(|a, b| b.0.total_cmp(&a.0));
     let mut left_out: Vec<FixLeftOut> = Vec::new();
     let mut kept: Vec<FixArm> = Vec::new();
     let mut first = 0;

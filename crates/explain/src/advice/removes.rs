@@ -2,6 +2,7 @@
 
 use super::IRQ_THREAD;
 use super::table::ROWS;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, TreatmentKind};
 use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixGoal, LedgerRow, lasting_name};
 use whylate_stats::search::is_outside;
@@ -23,12 +24,12 @@ pub fn removes(arms: &mut [FixArm], cell: &CellResult, goal: &FixGoal, least: f6
     for arm in arms {
         let mut rows: Vec<&LedgerRow> =
             cell.ledger.iter().filter(is_known).filter(|row| may_remove(arm, row)).collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.total_ns));
+        rows.order_by_key(|row| std::cmp::Reverse(row.total_ns));
         rows.truncate(ROWS_MAX);
         let sum: u64 = rows.iter().map(|row| row.total_ns).sum();
         if sum as f64 >= least * total as f64 && sum > 0 {
             arm.removes = rows.into_iter().map(LedgerRow::name).collect();
-            arm.removes.sort();
+            arm.removes.order();
             arm.removes.dedup();
         }
     }

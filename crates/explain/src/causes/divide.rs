@@ -4,6 +4,7 @@
 use crate::blame::piece::Piece;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use whylate_core::order::InOrder;
 use whylate_core::result::{Cause, CauseKind};
 
 /// A cause below this part of the latency is dropped: the rest is unattributed.
@@ -38,7 +39,7 @@ pub(crate) fn groups<D>(pieces: &[Piece<D>]) -> Vec<Group<'_, D>> {
         groups[place].time += piece.length();
         groups[place].pieces.push(piece);
     }
-    groups.sort_by_key(|group| (Reverse(group.time), group.kind, group.pieces[0].from));
+    groups.order_by_key(|group| (Reverse(group.time), group.kind, group.pieces[0].from));
     groups
 }
 

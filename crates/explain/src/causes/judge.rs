@@ -10,6 +10,7 @@ use crate::stack::{self, Named};
 use crate::states::stacks::{self, FunctionId, PathId};
 use crate::vocabulary::Class;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, TimelineSegment};
 use whylate_trace::event::EventKind;
 use whylate_trace::reader::Reader;
@@ -259,7 +260,7 @@ fn evidence(group: &Group<'_>, accountant: &Accountant<'_>, reader: &dyn Reader)
         .iter()
         .position(|event| event.at_ns >= late.actual_ns.saturating_sub(1) && event.cpu == late.cpu);
     places.extend(ran.map(|index| (index, "the task runs")));
-    places.sort_by_key(|(index, _)| *index);
+    places.order_by_key(|(index, _)| *index);
     places.dedup_by_key(|(index, _)| *index);
     let line = |(index, meaning): (usize, &str)| {
         let event = &accountant.window.events[index];

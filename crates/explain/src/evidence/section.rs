@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::figure;
+use whylate_core::order::InOrder;
 use whylate_core::result::{Cause, CauseKind, EvidenceLine, ExpectedFrom, ExplainedSpike, TimelineSegment};
 use whylate_trace::event::{Event, EventKind, Symbol};
 use whylate_trace::facts::TraceFacts;
@@ -367,7 +368,7 @@ impl Section {
                 ..main.clone()
             })
             .collect();
-        others.sort_by(|one, other| other.share.partial_cmp(&one.share).unwrap_or(Ordering::Equal));
+        others.order_by(|one, other| other.share.partial_cmp(&one.share).unwrap_or(Ordering::Equal));
         let mut left = 1.0 - main.share.unwrap_or(1.0);
         others.retain(|cause| {
             left -= cause.share.unwrap_or(0.0);

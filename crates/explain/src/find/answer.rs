@@ -9,6 +9,7 @@ use crate::find::subject::{self, Subject};
 use crate::find::track::TaskTrack;
 use crate::options::{Options, THRESHOLD_NS};
 use crate::vocabulary;
+use whylate_core::order::InOrder;
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, ThresholdFrom};
 use whylate_trace::reader::{Reader, TraceInfo};
 
@@ -72,7 +73,7 @@ pub(crate) fn also_late(
     let worst = others.filter_map(|(_, track)| worst(track));
     let mut late: Vec<LateTask> =
         worst.filter(|late| late.latency_ns() > threshold_ns).map(|late| late.brief(reader)).collect();
-    late.sort_by_key(|late| (std::cmp::Reverse(late.latency_ns), late.at_ns, late.pid));
+    late.order_by_key(|late| (std::cmp::Reverse(late.latency_ns), late.at_ns, late.pid));
     late.truncate(ALSO_LATE_MAX);
     late
 }

@@ -6,6 +6,7 @@ use crate::find::late::{Largest, Late};
 use crate::find::track::TaskTrack;
 use crate::options::{Options, TaskChoice};
 use crate::vocabulary;
+use whylate_core::order::InOrder;
 use whylate_core::result::LateWhat;
 use whylate_trace::facts::FactTask;
 use whylate_trace::reader::{Reader, TraceInfo};
@@ -125,7 +126,7 @@ fn reason_of_choice(
     }
     let mut threads: Vec<(bool, u32, String)> =
         finder.tasks.iter().map(|(pid, track)| (!is_realtime(track), pid, text(track))).collect();
-    threads.sort();
+    threads.order();
     let mut names: Vec<String> =
         threads.iter().take(NAMED_MAX).map(|(_, pid, name)| format!("{name}-{pid}")).collect();
     if threads.len() > NAMED_MAX {

@@ -4,6 +4,7 @@ use crate::find::late::{Largest, PRIORITY_NORMAL};
 use crate::find::track::TaskTrack;
 use std::cmp::Reverse;
 use std::collections::HashMap;
+use whylate_core::order::InOrder;
 
 /// Tasks that are followed at the same time.
 const TASKS_MAX: usize = 1 << 15;
@@ -76,7 +77,7 @@ impl Tasks {
     }
 
     pub(crate) fn sort(&mut self) {
-        self.tracks.sort_by_key(|(pid, _)| *pid);
+        self.tracks.order_by_key(|(pid, _)| *pid);
         self.find_places();
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use whylate_core::order::InOrder;
 use whylate_store::check_lake_table;
 
 /// At most this number of damaged objects is named one by one.
@@ -77,7 +78,7 @@ fn damaged(place: &Path, tables: &[&str]) -> Vec<Damaged> {
     let names = tables.iter().flat_map(|table| names_below(place, &format!("table={table}")));
     let look = |name: String| check(&place.join(&name)).err().map(|what| Damaged { object: name, what });
     let mut found: Vec<Damaged> = names.filter_map(look).collect();
-    found.sort();
+    found.order();
     found
 }
 

@@ -32,6 +32,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use whylate_core::order::InOrder;
 use whylate_core::result::RunState;
 
 /// `format` of a manifest.
@@ -176,7 +177,7 @@ impl Lake {
         };
         let names = self.runtime.block_on(self.names(RUNS))?;
         let mut runs: Vec<LakeRun> = names.iter().filter_map(of_name).collect();
-        runs.sort();
+        runs.order();
         Ok(runs)
     }
 
@@ -228,7 +229,7 @@ impl Lake {
     /// The names of all objects below a folder of the lake.
     async fn names(&self, folder: &str) -> Result<Vec<String>, FarmError> {
         let mut names: Vec<String> = self.objects(folder).await?.into_iter().map(|(name, _)| name).collect();
-        names.sort();
+        names.order();
         Ok(names)
     }
 

@@ -5,6 +5,7 @@ use crate::cpuinfo::CpuInfo;
 use crate::shield;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{CacheFacts, CpuFacts, CpuSetFacts, IdleStateFacts, ProcessorFacts};
+use whylate_core::order::InOrder;
 use whylate_core::units::CpuId;
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -163,7 +164,7 @@ fn caches(reader: &FactReader, folder: &str) -> Vec<CacheFacts> {
             })
         })
         .collect();
-    caches.sort_by_key(|cache| cache.level);
+    caches.order_by_key(|cache| cache.level);
     caches
 }
 

@@ -14,6 +14,7 @@ use rows::Stock;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use timing::Trials;
+use whylate_core::order::InOrder;
 use whylate_core::result::{BackendFacts, BackendOffer, CopyRow, CopyTable, MemoryFacts, Plateau};
 use whylate_core::warning::push_once;
 use whylate_core::{CopyMethod, CpuId, CpuSet, Frame, MemoryMode, Warning, WarningCode};
@@ -80,7 +81,7 @@ pub fn copy_table(
     pin.map_err(|error| ProbeError::Unavailable(format!("CPU {} cannot be used: {error}", request.cpu)))?;
     let mut blocks = request.blocks.clone();
     blocks.extend(request.frame.map(|frame| frame.bytes));
-    blocks.sort_unstable();
+    blocks.order();
     blocks.dedup();
     let largest = blocks.last().copied().unwrap_or(0);
     let mut warnings = Vec::new();

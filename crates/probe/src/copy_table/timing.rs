@@ -2,6 +2,7 @@
 //! the middle of a trial.
 
 use super::rows::{Row, Stock};
+use whylate_core::order::InOrder;
 use whylate_core::result::CopyBlock;
 use whylate_sys::clock;
 
@@ -90,7 +91,7 @@ impl Cell {
 
     fn figures(&self) -> Option<CopyBlock> {
         let mut times = self.times.clone();
-        times.sort_by(f64::total_cmp);
+        times.order_by(f64::total_cmp);
         // A quarter of the trials is faster than the high rate, a quarter slower than the low one.
         let at = |share: f64| times.get(((times.len() - 1) as f64 * share).round() as usize).copied();
         let rate = |time: f64| self.bytes as f64 * 1e9 / time.max(1e-3);

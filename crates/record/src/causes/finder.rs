@@ -8,6 +8,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use whylate_bpf::{Activities, BpfError, IpisByKind, Missed, device};
+use whylate_core::order::InOrder;
 use whylate_core::record::{IpiRecord, OwnRecord, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::recording::{FAIR_SERVER, RT_THROTTLING};
 use whylate_core::result::CauseKind;
@@ -207,7 +208,7 @@ impl FindsCauses for LiveFinder {
             if own.is_empty() {
                 continue;
             }
-            own.sort_by_key(|spike| Reverse(spike.latency_ns));
+            own.order_by_key(|spike| Reverse(spike.latency_ns));
             self.surroundings.steal_ns = since_last(&mut self.steal, cpu, steal.of(cpu));
             let is_timer = self.probe(cpu).is_some_and(|probe| probe.measured.is_timer);
             let own_missed = missed_now.in_window(is_timer);

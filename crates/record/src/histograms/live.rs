@@ -12,6 +12,7 @@ use crate::stream::{self, Stream};
 use std::collections::BTreeSet;
 use std::path::Path;
 use whylate_bpf::{HistogramsChange, HistogramsConfig, HistogramsSnapshot, TaskFilter};
+use whylate_core::order::InOrder;
 use whylate_core::result::HistogramKind;
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
@@ -87,7 +88,7 @@ impl TraceHistograms {
         }
         let later = &mut self.later;
         self.stream.read(&mut |event, reader| later.extend(Step::of(event, reader.names())))?;
-        self.later.sort_by_key(|step| step.at_ns);
+        self.later.order_by_key(|step| step.at_ns);
         let complete = self.later.partition_point(|step| step.at_ns <= complete_to_ns);
         for step in self.later.drain(..complete) {
             self.counter.take(&step);

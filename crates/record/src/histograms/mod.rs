@@ -15,6 +15,7 @@ use whylate_bpf::{
     BpfError, Causes, Histograms, HistogramsChange, HistogramsConfig, HistogramsSnapshot, ProgramCost,
     check_grace_periods,
 };
+use whylate_core::order::InOrder;
 use whylate_core::record::IpiRecord;
 use whylate_core::recording::Recording;
 use whylate_core::result::{HistogramKind, HistogramSource};
@@ -109,7 +110,7 @@ impl LatencyHistograms {
                 None => self.ipis.push(new),
             }
         }
-        self.ipis.sort_by_key(|ipi| (ipi.cpu, std::cmp::Reverse(ipi.count)));
+        self.ipis.order_by_key(|ipi| (ipi.cpu, std::cmp::Reverse(ipi.count)));
         Ok(Some(self.ipis.clone()))
     }
 

@@ -4,6 +4,7 @@
 use super::Exported;
 use super::all;
 use serde_json::{Value, json};
+use whylate_core::order::InOrder;
 use whylate_core::result::Spike;
 
 /// Spikes are in processes from this number on, one for each cell.
@@ -37,7 +38,7 @@ pub fn perfetto(run: &Exported) -> String {
         }
         let mut rows: Vec<u32> =
             cell.probes.iter().flat_map(|probe| &probe.spikes).map(|it| it.cpu.0).collect();
-        rows.sort_unstable();
+        rows.order();
         rows.dedup();
         events
             .extend(rows.iter().map(|cpu| named("thread_name", pid, *cpu, &format!("spikes of CPU {cpu}"))));

@@ -5,6 +5,7 @@ use crate::reading::{self, Reading, SIGNS};
 use crate::section::{Block, Cell, Column, Depth, Item, Page, Row, Section, Table, Tone, Verdict};
 use crate::sections::warnings;
 use whylate_core::figure::{self, probability, share, value};
+use whylate_core::order::InOrder;
 use whylate_core::result::{
     CauseChange, CauseDifference, CompareOutcome, CompareResult, CompareSide, Comparison, FactDifference,
     Outcome, RunContrast,
@@ -110,7 +111,7 @@ fn facts(result: &CompareResult, all: &[FactDifference]) -> Table {
 /// their size.
 fn contrasts(result: &CompareResult) -> Section {
     let mut sorted: Vec<&RunContrast> = result.contrasts.iter().collect();
-    sorted.sort_by(|a, b| {
+    sorted.order_by(|a, b| {
         b.comparison
             .primary
             .cmp(&a.comparison.primary)

@@ -5,6 +5,7 @@ use crate::words;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds};
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseKind, MeasureResult, RunResult, Spike};
 
 /// The most first causes of one cell and probe that are listed.
@@ -67,7 +68,7 @@ fn first_causes(cell: &str, spikes: &[Spike]) -> Vec<Row> {
             tally.with_losses += usize::from(spike.lost > 0);
         }
         let mut found: Vec<(String, Tally)> = found.into_iter().collect();
-        found.sort_by_key(|(_, tally)| Reverse((tally.spikes, tally.largest_ns)));
+        found.order_by_key(|(_, tally)| Reverse((tally.spikes, tally.largest_ns)));
         // The cause of the largest spike is among those that are listed.
         let largest = found.iter().enumerate().max_by_key(|(_, (_, tally))| tally.largest_ns);
         if let Some(nth) = largest.map(|(nth, _)| nth).filter(|nth| *nth >= FIRST_MAX) {
@@ -120,7 +121,7 @@ fn events(cell: &str, spikes: &[Spike]) -> Vec<String> {
     }
     let mut events: Vec<Vec<&Spike>> = events.into_values().collect();
     let largest = |spikes: &[&Spike]| spikes.iter().map(|spike| spike.latency_ns).max().unwrap_or(0);
-    events.sort_by_key(|spikes| Reverse(largest(spikes)));
+    events.order_by_key(|spikes| Reverse(largest(spikes)));
     let left_out = events.len().saturating_sub(EVENTS_MAX);
     let mut sentences: Vec<String> =
         events.iter().take(EVENTS_MAX).map(|spikes| event_sentence(cell, spikes)).collect();

@@ -2,6 +2,7 @@
 
 use crate::section::{Block, Cell, Column, Row, Section, Table};
 use whylate_core::figure::{count, nanoseconds};
+use whylate_core::order::InOrder;
 use whylate_core::result::{ChainDoing, ChainPart, ChainResult, ProbeResult, RunResult};
 
 /// The most parts of a path that are listed; the JSON and the table `paths` have all.
@@ -119,9 +120,9 @@ fn path(chain: &ChainResult) -> Option<Section> {
 /// The longest parts, in the order of time.
 fn longest(parts: &[ChainPart]) -> Vec<&ChainPart> {
     let mut all: Vec<&ChainPart> = parts.iter().collect();
-    all.sort_by_key(|part| std::cmp::Reverse(part.length_ns()));
+    all.order_by_key(|part| std::cmp::Reverse(part.length_ns()));
     all.truncate(PARTS_MAX);
-    all.sort_by_key(|part| part.from_ns);
+    all.order_by_key(|part| part.from_ns);
     all
 }
 

@@ -5,6 +5,7 @@ use crate::reading::{Reading, by_severity, change, interval, times};
 use crate::section::{Depth, Item, Section};
 use crate::words::counted;
 use whylate_core::figure::{between, probability};
+use whylate_core::order::InOrder;
 use whylate_core::plan::Statistic;
 use whylate_core::result::{Comparison, Outcome, RunResult};
 
@@ -32,7 +33,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
 /// Every effect that is a ratio, worst first.
 fn forest(run: &RunResult) -> Forest {
     let mut sorted: Vec<&Comparison> = run.comparisons.iter().collect();
-    sorted.sort_by(|a, b| by_severity(a, b));
+    sorted.order_by(|a, b| by_severity(a, b));
     let row = |it: &&Comparison| {
         let ratio = it.ratio?;
         let label = format!("{}: {} {}", pair(it), it.probe, statistic(it.statistic));

@@ -5,6 +5,7 @@ use crate::section::{Block, Cell, Column, Depth, Item, Row, Section, Table, Text
 use serde_json::json;
 use whylate_core::MemoryMode;
 use whylate_core::figure::{bytes, count, nanoseconds_f64, rate, share};
+use whylate_core::order::InOrder;
 use whylate_core::result::{BackendFacts, CopyRow, CopyTable, MemoryFacts, RunResult};
 
 /// Rows of one pair of memory types from one place.
@@ -81,7 +82,7 @@ fn part((title, rows): &Pair<'_>) -> Section {
         .flat_map(|row| &row.blocks)
         .map(|block| (block.high_bytes_per_s - block.low_bytes_per_s) / block.bytes_per_s);
     let mut spread: Vec<f64> = spread.collect();
-    spread.sort_by(f64::total_cmp);
+    spread.order_by(f64::total_cmp);
     let middle = spread.get(spread.len() / 2).copied().unwrap_or(0.0);
     let note = format!(
         "`plateau` is the highest rate; `from` and `knee` are the smallest and the largest block with at \
@@ -94,7 +95,7 @@ fn part((title, rows): &Pair<'_>) -> Section {
 
 fn sizes(rows: &[&CopyRow]) -> Vec<u64> {
     let mut sizes: Vec<u64> = rows.iter().flat_map(|row| &row.blocks).map(|block| block.bytes).collect();
-    sizes.sort_unstable();
+    sizes.order();
     sizes.dedup();
     sizes
 }
@@ -145,7 +146,7 @@ fn budget(copy: &CopyTable) -> Section {
     let mut rows = Vec::new();
     for (title, of_pair) in pairs(&copy.rows) {
         let mut found: Vec<_> = of_pair.iter().filter_map(|one| row(&title, one)).collect();
-        found.sort_by(|one, next| one.0.total_cmp(&next.0));
+        found.order_by(|one, next| one.0.total_cmp(&next.0));
         rows.extend(found.into_iter().map(|(_, row)| row));
     }
     let text =

@@ -6,6 +6,7 @@ use crate::reading::{Reading, times};
 use crate::section::{Block, Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
 use whylate_core::figure::{between, share, value};
+use whylate_core::order::InOrder;
 use whylate_core::plan::Statistic;
 use whylate_core::result::{
     FixAnswer, FixArm, FixArmResult, FixClaim, FixLeftOut, FixMode, FixOutcome, FixPhase, FixRemoval,
@@ -170,7 +171,7 @@ fn in_plans(fix: &FixResult) -> Vec<Section> {
         let keys = serde_json::to_value(&arm.treatment.kind).unwrap_or_default();
         let mut keys: Vec<(String, serde_json::Value)> =
             keys.as_object().cloned().unwrap_or_default().into_iter().filter(|it| !it.1.is_null()).collect();
-        keys.sort_by_key(|(key, _)| key != "kind");
+        keys.order_by_key(|(key, _)| key != "kind");
         let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
         format!("{}: {}", arm.treatment.name, keys.join(", "))
     };
@@ -181,7 +182,7 @@ fn in_plans(fix: &FixResult) -> Vec<Section> {
 
 fn middle(values: &[f64]) -> Option<f64> {
     let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
+    values.order_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 

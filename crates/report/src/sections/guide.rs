@@ -3,6 +3,7 @@
 use crate::pages::guide;
 use crate::section::{Block, Depth, Item, Section};
 use std::collections::BTreeSet;
+use whylate_core::order::InOrder;
 use whylate_core::result::{Cause, CauseKind, ExplainResult, MeasureResult, RunResult, Spike, late_time};
 
 /// The most further kinds in the line of a terminal, which must be short.
@@ -36,7 +37,7 @@ fn kind(cause: &Cause) -> CauseKind {
 fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {
     let mut seen = BTreeSet::new();
     let mut kinds: Vec<CauseKind> = kinds.filter(|kind| seen.insert(*kind)).collect();
-    kinds.sort_by_key(|kind| *kind == CauseKind::Unattributed);
+    kinds.order_by_key(|kind| *kind == CauseKind::Unattributed);
     let Some(first) = kinds.first() else { return Vec::new() };
     let mut others: Vec<&str> = kinds.iter().skip(1).map(|kind| kind.name()).collect();
     if others.len() > OTHERS_MAX {

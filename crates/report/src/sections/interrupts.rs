@@ -3,6 +3,7 @@
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use std::cmp::Reverse;
 use whylate_core::figure::count;
+use whylate_core::order::InOrder;
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{CellResult, RunResult};
 
@@ -25,7 +26,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
             None => largest.push(record),
         }
     }
-    largest.sort_by_key(|record| (is_softirq(record), Reverse(record.count), record.cpu));
+    largest.order_by_key(|record| (is_softirq(record), Reverse(record.count), record.cpu));
     let left_out = largest.len().saturating_sub(LINES_MAX);
     let cells: Vec<&CellResult> = run.cells.iter().filter(|cell| cell.skipped.is_none()).collect();
     let row = |line: &&InterruptRecord| {

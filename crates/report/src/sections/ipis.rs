@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::CpuId;
 use whylate_core::figure::count;
+use whylate_core::order::InOrder;
 use whylate_core::record::IpiRecord;
 use whylate_core::result::{CellResult, MeasureResult, RunResult};
 
@@ -29,9 +30,9 @@ fn section(cells: &[(&str, &[IpiRecord])]) -> Vec<Section> {
     let mut ways: Vec<(Way<'_>, Sent)> = ways(cells).into_iter().collect();
     let most = |(_, (_, counts)): &(Way<'_>, Sent)| Reverse(counts.iter().copied().max());
     let left_out = ways.len().saturating_sub(LINES_MAX);
-    ways.sort_by_key(most);
+    ways.order_by_key(most);
     ways.truncate(LINES_MAX);
-    ways.sort_by_key(|way| (way.0.0, most(way)));
+    ways.order_by_key(|way| (way.0.0, most(way)));
     let mut columns = vec![Column::number("CPU")];
     columns.extend(["function", "requested by", "sent by"].map(Column::text));
     columns.extend(cells.iter().map(|(cell, _)| Column::number(*cell)));

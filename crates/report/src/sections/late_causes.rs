@@ -4,6 +4,7 @@ use crate::reading::{interval_of_rates, more};
 use crate::section::{Column, Depth, Item, Row, Section, Table, Tone};
 use crate::words::counted;
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseChange, CauseDifference, RunResult};
 
 /// The most sentences of "In short".
@@ -74,7 +75,7 @@ fn change(it: &CauseDifference) -> String {
 pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| it.is_change()).collect();
     let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
-    changed.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    changed.order_by(|a, b| size(b).total_cmp(&size(a)));
     let sentence = |it: &&CauseDifference| {
         let verb = it.verb();
         let largest = it.max_ns.max(it.baseline_max_ns);

@@ -5,6 +5,7 @@ use crate::section::Section;
 use crate::worst;
 use std::collections::BTreeMap;
 use whylate_core::figure::{nanoseconds_f64, share};
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, Spike, late_kinds, late_time};
 
 /// The most culprits that a part of a bar names.
@@ -38,7 +39,7 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         classes[at].1.push(one.name());
     }
     let is_unknown = |part: &SharePart| part.class == CauseClass::Unknown;
-    classes.sort_by(|(a, _), (b, _)| is_unknown(a).cmp(&is_unknown(b)).then(b.share.total_cmp(&a.share)));
+    classes.order_by(|(a, _), (b, _)| is_unknown(a).cmp(&is_unknown(b)).then(b.share.total_cmp(&a.share)));
     let part = |(part, names): (SharePart, Vec<String>)| SharePart {
         text: match is_unknown(&part) {
             true => NOT_KNOWN.to_owned(),

@@ -8,6 +8,7 @@ use crate::words::probe_meaning;
 use crate::worst::{self, CellSeries};
 use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, rate, share, value};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, Samples, Statistic};
 use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
@@ -219,7 +220,7 @@ fn outlying(cell: &CellSeries<'_>) -> Option<String> {
     if all.len() < 3 || cell.samples() == Some(Samples::Gap) {
         return None;
     }
-    all.sort_unstable();
+    all.order();
     let middle = all[all.len() / 2].0;
     let apart: Vec<_> =
         all.iter().rev().filter(|(p999, _)| *p999 as f64 > OUTLYING * middle as f64).collect();

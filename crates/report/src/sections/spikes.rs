@@ -5,6 +5,7 @@ use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences}
 use crate::words::{cause, cause_and_share, counted, hwlat, probe_names};
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds};
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseKind, CellResult, MeasureResult, ProbeResult, RunResult, Spike};
 
 const SPIKES_MAX: usize = 20;
@@ -116,7 +117,7 @@ fn evidence(spike: &Spike) -> Vec<String> {
 pub(crate) fn spikes(run: &RunResult) -> Vec<(&CellResult, &Spike)> {
     let mut spikes: Vec<(&CellResult, &Spike)> =
         run.cells.iter().flat_map(|cell| cell.spikes.iter().map(move |spike| (cell, spike))).collect();
-    spikes.sort_by_key(|(_, spike)| std::cmp::Reverse(spike.latency_ns));
+    spikes.order_by_key(|(_, spike)| std::cmp::Reverse(spike.latency_ns));
     spikes
 }
 

@@ -5,6 +5,7 @@ use crate::section::{Item, Section, Tone};
 use crate::words::counted;
 use crate::worst::{self, CellSeries};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{ProbePlan, Samples, Statistic};
 use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
 use whylate_core::result::{
@@ -228,7 +229,7 @@ fn culprits(found: &[LateTime]) -> String {
 
 fn effects(run: &RunResult, comparisons: &[&Comparison], of: fn(&CellResult) -> &Vec<String>) -> String {
     let mut sorted = comparisons.to_vec();
-    sorted.sort_by(|a, b| crate::reading::by_severity(a, b));
+    sorted.order_by(|a, b| crate::reading::by_severity(a, b));
     let margin = run.plan.margin;
     let what = |it: &Comparison| {
         let what = more(run, (&it.baseline, &it.cell), of)

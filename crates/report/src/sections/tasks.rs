@@ -7,6 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
+use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
 use whylate_core::quantity::{OVERRUNS, TASK};
 use whylate_core::result::{
@@ -58,7 +59,7 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
             .then(|| Some((name.series?, spike, causes.find_map(|it| it.samples.as_ref())?)))?
     };
     let mut all: Vec<_> = spikes.filter_map(sampled).collect();
-    all.sort_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
+    all.order_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
     all.truncate(WORST_MAX);
     let rows = all.iter().flat_map(|(thread, spike, samples)| {
         let part = |number: u64| share(number as f64 / samples.count.max(1) as f64);
@@ -132,7 +133,7 @@ fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
         if name.probe == PROBE && name.part.is_none() { series } else { None }
     };
     let mut all: Vec<(&str, &Spike)> = spikes.filter_map(|spike| Some((thread(spike)?, spike))).collect();
-    all.sort_by_key(|(_, spike)| Reverse(spike.latency_ns));
+    all.order_by_key(|(_, spike)| Reverse(spike.latency_ns));
     // The longest response of each thread comes before the second one of any.
     let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
     let ranked = all.into_iter().map(|(thread, spike)| {
@@ -141,7 +142,7 @@ fn worst<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<String> {
         (*rank, thread, spike)
     });
     let mut ranked: Vec<(usize, &str, &Spike)> = ranked.collect();
-    ranked.sort_by_key(|(rank, ..)| *rank);
+    ranked.order_by_key(|(rank, ..)| *rank);
     ranked.into_iter().take(WORST_MAX).map(|(_, thread, spike)| sentence(thread, spike)).collect()
 }
 

@@ -3,6 +3,7 @@
 use crate::pages::{explain, finding};
 use crate::section::{Block, Depth, Item, Section, Span, Text};
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::result::{ExplainedSpike, RunResult, SpikeTrace};
 
 /// The most traces that a report shows; the others are in the run directory.
@@ -40,7 +41,7 @@ fn part(trace: &SpikeTrace, is_first: bool) -> Section {
 /// All traces, largest latency first.
 fn traces(run: &RunResult) -> Vec<&SpikeTrace> {
     let mut traces: Vec<&SpikeTrace> = run.cells.iter().flat_map(|cell| &cell.traces).collect();
-    traces.sort_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
+    traces.order_by_key(|trace| std::cmp::Reverse(trace.latency_ns));
     traces
 }
 

@@ -3,6 +3,7 @@
 use super::terminal::codes;
 use super::{MISSING, length, plain, wrap};
 use crate::section::{ALWAYS, Cell, Row, Table, Text, Tone};
+use whylate_core::order::InOrder;
 
 const GAP: usize = 2;
 /// The least width of a column whose texts are broken into lines.
@@ -45,7 +46,7 @@ impl Layout {
             let Some((least, _)) = optional.min_by_key(|(_, (column, _))| importance(*column)) else { break };
             left_out.push(columns.remove(least).0);
         }
-        left_out.sort_unstable();
+        left_out.order();
         let missing = total(&columns).saturating_sub(width);
         let broken = columns.iter_mut().find(|(column, _)| about(*column).is_some_and(|column| column.wraps));
         if let Some((_, wide)) = broken.filter(|(_, wide)| *wide >= WRAPPED_MIN + missing) {

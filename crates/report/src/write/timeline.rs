@@ -6,6 +6,7 @@ use crate::section::Timeline;
 use std::cmp::Reverse;
 use whylate_core::CpuId;
 use whylate_core::figure::{nanoseconds, share};
+use whylate_core::order::InOrder;
 use whylate_core::result::{CauseClass, CauseKind, TimelineSegment};
 
 /// The widest bar.
@@ -53,7 +54,7 @@ pub(super) fn lines(timeline: &Timeline, width: usize) -> Vec<Line> {
     let end = format!("+{}", nanoseconds(timeline.length_ns));
     let gap = width.saturating_sub(8 + end.len());
     lines.push(vec![(format!("  {:>7} expected{}{end}", "", " ".repeat(gap)), "2")]);
-    keys.sort_by_key(|key| (Reverse(key.time), key.segment.from_ns));
+    keys.order_by_key(|key| (Reverse(key.time), key.segment.from_ns));
     lines.extend(keys.iter().take(LEGEND_MAX).flat_map(|key| legend(key, timeline, room)));
     if keys.len() > LEGEND_MAX {
         lines.push(vec![(format!("          and {} shorter segments", keys.len() - LEGEND_MAX), "2")]);

@@ -5,6 +5,7 @@ use crate::by_cause::{CauseContrast, CauseRepeat, CauseTime, by_cause};
 use crate::comparisons::contrasts;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
+use whylate_core::order::InOrder;
 use whylate_core::plan::Plan;
 use whylate_core::result::{CauseDifference, CellResult, LedgerRow, OTHERS, RepeatResult, Spike, late_time};
 
@@ -111,7 +112,7 @@ pub(crate) fn contrasted(cells: &[(&CellResult, &CellResult)]) -> Vec<CauseDiffe
         let mut series: Vec<&str> =
             [baseline, cell].iter().flat_map(|it| &it.ledger).map(|row| row.probe.as_str()).collect();
         series.retain(|series| SeriesName::of(series).facts().is_some_and(|facts| facts.has_ledger()));
-        series.sort_unstable();
+        series.order();
         series.dedup();
         pairs.extend(series.into_iter().map(|series| (baseline, cell, series)));
     }

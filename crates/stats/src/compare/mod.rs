@@ -15,6 +15,7 @@ pub use values::{RunValues, ValueKey};
 
 use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, outcome, student, study};
 use crate::moments::{mean, variance};
+use whylate_core::order::InOrder;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{Comparison, Outcome, RunContrast};
 
@@ -96,7 +97,7 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     }
     let middle = |values: &[f64]| {
         let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
+        sorted.order_by(f64::total_cmp);
         median(&sorted).unwrap_or_default()
     };
     let (before, after) = (middle(&first), middle(&second));

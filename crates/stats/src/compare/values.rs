@@ -4,6 +4,7 @@ use crate::comparisons::values_of;
 use crate::contrast::median;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::SeriesName;
+use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::quantity::{ABOVE_HISTOGRAM, CORRECTED, EXTREMES};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
@@ -43,7 +44,7 @@ impl RunValues {
         for result in cells {
             for ((series, statistic), observed) in values_of(result, &is_primary) {
                 let mut of_repeats: Vec<f64> = observed.iter().map(|one| one.value).collect();
-                of_repeats.sort_by(f64::total_cmp);
+                of_repeats.order_by(f64::total_cmp);
                 let name = if cell.is_some() { String::new() } else { result.name.clone() };
                 let key = ValueKey { cell: name, series: series.to_owned(), statistic };
                 values.extend(median(&of_repeats).map(|value| (key, value)));

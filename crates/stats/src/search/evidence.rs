@@ -1,5 +1,6 @@
 //! Evidence from pairs: how strong it is, and an interval that holds whenever measuring stops.
 
+use whylate_core::order::InOrder;
 /// The evidence that a side which won `won` of `pairs` wins more often than not: ∫₀¹ (1+λ)^won (1−λ)^lost dλ, the
 /// gain of a gambler who bets on it without knowing how often it wins. It is a martingale of mean 1 if each pair is
 /// won with probability one half. It therefore ever reaches 1/α with probability α at most (Ville), however often it
@@ -21,7 +22,7 @@ pub fn interval(values: &[f64], alpha: f64) -> (Option<f64>, Option<f64>) {
     let pairs = values.len() as u32;
     let both = |below: u32| f64::midpoint(evidence(below, pairs), evidence(pairs - below, pairs));
     let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
+    sorted.order_by(f64::total_cmp);
     let below = (0..=pairs / 2).find(|below| both(*below) < 1.0 / alpha).unwrap_or(0) as usize;
     let low = below.checked_sub(1).and_then(|index| sorted.get(index)).copied();
     (low, sorted.get(sorted.len() - below).copied())

@@ -7,6 +7,7 @@ use crate::error::StatsError;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
 use whylate_core::figure::{between, counted, late_rate};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{
     CauseKind, CellResult, FIX_FORMAT, FixAnswer, FixArmResult, FixClaim, FixGoal, FixMode, FixOutcome,
@@ -345,9 +346,9 @@ fn shown(claim: &Claim, registration: &FixRegistration) -> FixClaim {
     let margin = registration.margin.0;
     let mut effects = claim.effects();
     let (low, high) = interval(&effects, SHOWN);
-    effects.sort_by(f64::total_cmp);
+    effects.order_by(f64::total_cmp);
     let middle = |mut effects: Vec<f64>| {
-        effects.sort_by(f64::total_cmp);
+        effects.order_by(f64::total_cmp);
         median(&effects).map_or(1.0, f64::exp)
     };
     let others = claim
@@ -400,7 +401,7 @@ fn removal_of(claim: &Claim) -> Option<FixRemoval> {
     let (removed_in, tells_in) = removed_in(&late);
     let side = |side: usize| {
         let mut rates: Vec<f64> = late.iter().map(|pair| pair[side]).collect();
-        rates.sort_by(f64::total_cmp);
+        rates.order_by(f64::total_cmp);
         median(&rates).unwrap_or_default()
     };
     (!claim.causes.is_empty()).then(|| FixRemoval {

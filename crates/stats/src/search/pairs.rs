@@ -6,6 +6,7 @@ use super::{Figure, Rules, Trial, evidence, interval, pairs_max, removal_evidenc
 use crate::contrast::median;
 use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::result::FixPhase;
 
 /// The most pairs that are measured for one claim.
@@ -160,7 +161,7 @@ fn is_larger(effects: &[f64], margin: f64) -> bool {
 
 fn middle(effects: &[f64]) -> f64 {
     let mut effects = effects.to_vec();
-    effects.sort_by(f64::total_cmp);
+    effects.order_by(f64::total_cmp);
     median(&effects).unwrap_or_default()
 }
 

@@ -3,6 +3,7 @@
 use super::Trial;
 use crate::random::SplitMix;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::result::FixPhase;
 
 /// Blocks of the rounds; further rounds have as many as the last.
@@ -142,7 +143,7 @@ impl Screen {
 
     fn halve(&mut self) {
         let sum = |arm: &usize| self.sums.get(arm).copied().unwrap_or_default();
-        self.arms.sort_by(|a, b| sum(a).total_cmp(&sum(b)));
+        self.arms.order_by(|a, b| sum(a).total_cmp(&sum(b)));
         let keep = if self.arms.len() <= self.last() { 1 } else { kept(self.arms.len()) };
         let left: Vec<(usize, u32)> =
             self.arms.drain(keep.min(self.arms.len())..).map(|it| (it, self.round)).collect();

@@ -4,6 +4,7 @@ use crate::Largest;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
+use whylate_core::order::InOrder;
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::Spike;
 
@@ -66,7 +67,7 @@ pub fn largest_of_each(spikes: impl IntoIterator<Item = Spike>, kept_max: usize)
         *rank += 1;
     }
     // The sort is stable: spikes of the same rank stay in the order of size.
-    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.order_by_key(|(rank, _)| *rank);
     ranked.truncate(kept_max);
     largest_spikes(ranked.into_iter().map(|(_, spike)| spike), kept_max)
 }
@@ -74,7 +75,7 @@ pub fn largest_of_each(spikes: impl IntoIterator<Item = Spike>, kept_max: usize)
 /// The `kept_max` largest of all spikes, largest first, ties by time.
 pub fn largest_spikes(spikes: impl IntoIterator<Item = Spike>, kept_max: usize) -> Vec<Spike> {
     let mut spikes: Vec<Spike> = spikes.into_iter().collect();
-    spikes.sort_by_key(|spike| (Reverse(spike.latency_ns), spike.at_ns, spike.cpu));
+    spikes.order_by_key(|spike| (Reverse(spike.latency_ns), spike.at_ns, spike.cpu));
     spikes.truncate(kept_max);
     spikes
 }

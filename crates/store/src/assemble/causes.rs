@@ -7,6 +7,7 @@ use crate::tables::RowKey;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
+use whylate_core::order::InOrder;
 use whylate_core::quantity::{LOST_NS, THROTTLED};
 use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
 use whylate_core::result::{CauseKind, CpuResult, HwlatSample, Ledger, SourceResult, Spike};
@@ -115,7 +116,7 @@ impl Causes {
         for source in &mut sources {
             source.mean_ns = source.total_ns as f64 / source.gaps.max(1) as f64;
         }
-        sources.sort_by_key(|source| Reverse(source.total_ns));
+        sources.order_by_key(|source| Reverse(source.total_ns));
         sources
     }
 

@@ -12,6 +12,7 @@ use crate::latency_records::Line;
 use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use whylate_core::order::InOrder;
 use whylate_core::quantity::{AUDIT, LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
     CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord,
@@ -395,7 +396,7 @@ fn all_repeats(own: &Throttling, result: &CpuResult) -> Option<ThrottledGaps> {
 /// Findings that are not allowed come first, then those that took the longest.
 fn worst_first(mut found: Vec<AuditRecord>, of_runs: u64) -> Vec<AuditRecord> {
     found.iter_mut().for_each(|one| one.of_runs = of_runs);
-    found.sort_by_key(|one| (one.allowed, Reverse(one.longest_ns), Reverse(one.count)));
+    found.order_by_key(|one| (one.allowed, Reverse(one.longest_ns), Reverse(one.count)));
     found
 }
 
@@ -435,7 +436,7 @@ fn finish_rates(rates: BTreeMap<String, RateResult>, loads: &[String]) -> Vec<Ra
     for rate in &mut rates {
         rate.mean = mean(rate, |record| record.interval_ns).unwrap_or(0.0);
     }
-    rates.sort_by_key(|rate| loads.iter().position(|load| *load == rate.load).unwrap_or(loads.len()));
+    rates.order_by_key(|rate| loads.iter().position(|load| *load == rate.load).unwrap_or(loads.len()));
     rates
 }
 
@@ -464,7 +465,7 @@ fn rates_within(rates: &[RateResult], spans: &[(u64, u64)]) -> Vec<RateResult> {
 /// Records CPU by CPU, the largest count first. `order` gives CPU and count.
 pub(super) fn busiest_first<K, R>(records: BTreeMap<K, R>, order: impl Fn(&R) -> (CpuId, u64)) -> Vec<R> {
     let mut records: Vec<R> = records.into_values().collect();
-    records.sort_by_key(|record| {
+    records.order_by_key(|record| {
         let (cpu, count) = order(record);
         (cpu, Reverse(count))
     });

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::SeriesName;
+use whylate_core::order::InOrder;
 use whylate_core::result::{HourResult, RepeatResult, TriggerMoment, TriggerRecord, TriggerResult};
 
 #[derive(Default)]
@@ -55,7 +56,7 @@ impl Triggers {
         let mut all = self.of_probe.remove(probe).unwrap_or_default();
         for one in &mut all {
             one.per_hour = per_hour(one.record.count, measured_ns);
-            one.suspects.sort_by_key(|it| Reverse((it.moments, it.longest_ns)));
+            one.suspects.order_by_key(|it| Reverse((it.moments, it.longest_ns)));
         }
         all
     }

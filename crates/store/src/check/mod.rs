@@ -15,6 +15,7 @@ use series::{Series, check_interval};
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
+use whylate_core::order::InOrder;
 use whylate_core::record::{Interval, SpikeCauses};
 use whylate_core::{CpuId, SeriesName, WarningCode};
 
@@ -91,7 +92,7 @@ impl<'i> Check<'i> {
                 damages.extend(found.into_damage(number));
             }
         }
-        damages.sort_by(|a, b| a.warning.text.cmp(&b.warning.text));
+        damages.order_by(|a, b| a.warning.text.cmp(&b.warning.text));
         damages.into_iter()
     }
 }

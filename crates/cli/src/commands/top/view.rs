@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::figure::{count, nanoseconds, share};
+use whylate_core::order::InOrder;
 use whylate_core::record::SourceRecord;
 use whylate_core::result::{CauseKind, Quantiles, TopCpu, TopResult};
 use whylate_report::TopRate;
@@ -232,7 +233,7 @@ pub(super) fn rates(top: &TopResult, has_ipis: bool) -> Vec<TopRate> {
         }
     }
     let mut sorted: Vec<_> = sums.into_iter().collect();
-    sorted.sort_by_key(|(_, (sum, _))| Reverse(*sum));
+    sorted.order_by_key(|(_, (sum, _))| Reverse(*sum));
     let rate = |(name, (sum, cpus)): (String, (u64, Vec<CpuId>))| {
         (name.trim_end().to_owned(), sum, cpus.into_iter().collect())
     };
@@ -241,7 +242,7 @@ pub(super) fn rates(top: &TopResult, has_ipis: bool) -> Vec<TopRate> {
 
 fn thieves(top: &TopResult, order: TopOrder) -> Vec<String> {
     let mut thieves: Vec<&SourceRecord> = top.thieves.iter().collect();
-    thieves.sort_by_key(|one| match order {
+    thieves.order_by_key(|one| match order {
         TopOrder::Time => Reverse(one.total_ns),
         TopOrder::Number => Reverse(one.gaps),
         TopOrder::Longest => Reverse(one.max_ns),

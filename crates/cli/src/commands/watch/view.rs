@@ -10,6 +10,7 @@ use std::cmp::Reverse;
 use std::fmt::Write as _;
 use whylate_core::Nanos;
 use whylate_core::figure::{count, nanoseconds, priority, share};
+use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
 use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
@@ -132,11 +133,11 @@ impl WatchView {
     fn sort(&mut self) {
         let of = |task: &TaskLine| task.response.unwrap_or_default();
         match self.order {
-            ThreadOrder::Worst => self.tasks.sort_by_key(|task| Reverse(of(task).max_ns)),
-            ThreadOrder::High => self.tasks.sort_by_key(|task| Reverse(of(task).p999_ns)),
-            ThreadOrder::Median => self.tasks.sort_by_key(|task| Reverse(of(task).p50_ns)),
-            ThreadOrder::Late => self.tasks.sort_by_key(|task| Reverse(task.missed)),
-            ThreadOrder::Name => self.tasks.sort_by(|a, b| a.name.cmp(&b.name)),
+            ThreadOrder::Worst => self.tasks.order_by_key(|task| Reverse(of(task).max_ns)),
+            ThreadOrder::High => self.tasks.order_by_key(|task| Reverse(of(task).p999_ns)),
+            ThreadOrder::Median => self.tasks.order_by_key(|task| Reverse(of(task).p50_ns)),
+            ThreadOrder::Late => self.tasks.order_by_key(|task| Reverse(task.missed)),
+            ThreadOrder::Name => self.tasks.order_by(|a, b| a.name.cmp(&b.name)),
         }
     }
 
@@ -370,9 +371,9 @@ fn longest(timeline: &[TimelineSegment], rows: usize) -> (Vec<&TimelineSegment>,
         return (timeline.iter().collect(), 0);
     }
     let mut shown: Vec<&TimelineSegment> = timeline.iter().collect();
-    shown.sort_by_key(|segment| Reverse(segment.to_ns.saturating_sub(segment.from_ns)));
+    shown.order_by_key(|segment| Reverse(segment.to_ns.saturating_sub(segment.from_ns)));
     shown.truncate(rows.saturating_sub(1));
-    shown.sort_by_key(|segment| segment.from_ns);
+    shown.order_by_key(|segment| segment.from_ns);
     let left = timeline.len() - shown.len();
     (shown, left)
 }

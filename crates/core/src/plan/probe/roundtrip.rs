@@ -2,6 +2,7 @@
 
 use super::{Judged, Policy, ProbeFacts, ProbeWords, Samples, check_samples, refuse_deadline};
 use crate::cpus::{CpuContext, CpuError, CpuSelector, CpuSet};
+use crate::order::InOrder;
 use crate::plan::flag::Flag;
 use crate::plan::kinds::KeyError;
 use crate::units::{CpuId, Nanos, as_text};
@@ -213,7 +214,7 @@ impl FromStr for RoundtripMethods {
         };
         let method = |name: &str| RoundtripMethod::from_name(name.trim()).ok_or_else(|| unknown(name));
         let mut methods = text.split(',').map(method).collect::<Result<Vec<_>, _>>()?;
-        methods.sort_unstable();
+        methods.order();
         methods.dedup();
         Ok(Self(methods))
     }

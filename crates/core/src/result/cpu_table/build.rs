@@ -6,6 +6,7 @@ use super::{
 };
 use crate::cpus::CpuSet;
 use crate::facts::{CpuFacts, Facts};
+use crate::order::InOrder;
 use crate::record::InterruptRecord;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -92,7 +93,7 @@ fn row(cpu: &CpuFacts, facts: &Facts, observed: &Observed, table: &CpuTable, ope
         .filter(|record| record.cpu == id && !record.line.starts_with("softirq:"))
         .cloned()
         .collect();
-    interrupts.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.line.cmp(&b.line)));
+    interrupts.order_by(|a, b| b.count.cmp(&a.count).then_with(|| a.line.cmp(&b.line)));
     let count = |kind| table.threads_on(id, kind).count() as u64;
     let counted = observed.threads_known && cpu.online;
     CpuRow {

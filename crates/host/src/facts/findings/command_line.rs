@@ -7,6 +7,7 @@ use super::{FindingCode, Inquiry, named};
 use crate::facts::kernel_options;
 use std::collections::BTreeMap;
 use whylate_core::cpus::CpuSet;
+use whylate_core::order::InOrder;
 use whylate_core::result::Finding;
 
 /// Options of real-time guides that no kernel has, and what is meant. Mainline and the RT patches, 4.4 to 6.18.
@@ -431,7 +432,7 @@ pub(super) fn pollers(inquiry: &Inquiry, code: FindingCode) -> Option<Finding> {
         .filter_map(|pid| live.root.read_trimmed(&format!("/proc/{pid}/comm")).ok()?)
         .filter(|name| NAMES.iter().any(|it| name == it))
         .collect();
-    found.sort();
+    found.order();
     found.dedup();
     if found.is_empty() {
         return None;

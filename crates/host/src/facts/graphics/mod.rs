@@ -16,6 +16,7 @@ use clients::{Client, open_files};
 use std::collections::BTreeSet;
 use whylate_core::cpus::CpuSet;
 use whylate_core::facts::{GpuFacts, GpuInterrupt, GpuProcess, GpuUsage};
+use whylate_core::order::InOrder;
 
 const DRM: &str = "/sys/class/drm";
 /// The line of `uevent` that has the address.
@@ -152,7 +153,7 @@ fn add_processes(reader: &FactReader, gpus: &mut [GpuFacts]) {
         }
     }
     for gpu in gpus {
-        gpu.usage.processes.sort_by_key(|it| (u64::MAX - it.memory_bytes - it.system_bytes, it.pid));
+        gpu.usage.processes.order_by_key(|it| (u64::MAX - it.memory_bytes - it.system_bytes, it.pid));
     }
 }
 

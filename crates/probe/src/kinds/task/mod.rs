@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use triggers::Triggers;
 pub use triggers::send_trigger;
 use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind};
@@ -392,7 +393,7 @@ impl Watching {
         if !waits.is_empty() {
             observer.spikes(&waits);
         }
-        wanted.sort_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
+        wanted.order_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
         let left = wanted.split_off(wanted.len().min(AT_ONCE_MAX));
         // At first every activation is among the worst so far.
         let is_late =

@@ -6,6 +6,7 @@ use crate::reading::{Reading, times};
 use crate::section::{Block, Cell, Column, Depth, Page, Row, Section, Table, Tone, Verdict};
 use crate::words::counted;
 use whylate_core::figure::{probability, share};
+use whylate_core::order::InOrder;
 use whylate_core::result::{FarmComparison, FarmEffect, Outcome};
 
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +159,7 @@ fn boards(found: &FarmComparison, margin: f64) -> Option<Section> {
         return None;
     }
     let mut boards: Vec<&FarmEffect> = found.boards.iter().collect();
-    boards.sort_by(|a, b| b.disagrees.cmp(&a.disagrees).then(b.ratio.total_cmp(&a.ratio)));
+    boards.order_by(|a, b| b.disagrees.cmp(&a.disagrees).then(b.ratio.total_cmp(&a.ratio)));
     let row = |board: &&FarmEffect| {
         Some(ForestRow {
             label: format!("{} ({} and {} runs)", shortened(&board.host), board.runs[0], board.runs[1]),

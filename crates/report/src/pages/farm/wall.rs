@@ -7,6 +7,7 @@ use crate::words::counted;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::figure::nanoseconds;
+use whylate_core::order::InOrder;
 use whylate_core::result::{FarmBoard, FarmRun, FarmSeries, Verdict};
 
 /// The boards of a lake; `all` is their number before the search. Boards without an alarm are grouped by the label
@@ -19,7 +20,7 @@ pub fn wall(
     address: fn(&str) -> String,
 ) -> Page {
     let mut boards: Vec<&FarmBoard> = boards.iter().collect();
-    boards.sort_by_key(|board| Reverse((alarms(board), is_failed(board))));
+    boards.order_by_key(|board| Reverse((alarms(board), is_failed(board))));
     let (bad, others): (Vec<&FarmBoard>, Vec<&FarmBoard>) =
         boards.iter().partition(|board| board.needs_attention());
     let range = range(&boards);

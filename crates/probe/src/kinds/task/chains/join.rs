@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::Passed;
+use whylate_core::order::InOrder;
 use whylate_core::result::ChainRecord;
 use whylate_stats::Histogram;
 
@@ -160,7 +161,7 @@ impl Joiner {
 
 /// Puts passes of several rules in the order of time; a call that is both an end and a begin ends first.
 pub(super) fn in_order(passes: &mut [Passed], is_end: &BTreeMap<u32, bool>) {
-    passes.sort_by_key(|pass| (pass.at_ns, !is_end.get(&pass.rule).copied().unwrap_or(false)));
+    passes.order_by_key(|pass| (pass.at_ns, !is_end.get(&pass.rule).copied().unwrap_or(false)));
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use join::{Instance, Joiner, in_order};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Passed, check_chain_mark};
+use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, ChainMark, TaskPlan};
 use whylate_core::result::{Cause, ChainPath, ChainRecord};
 use whylate_record::tasks::{Ends, path_causes};
@@ -134,7 +135,7 @@ impl ChainWatch {
         }
         let is_ripe = |it: &mut Unexplained| is_over || it.instance.end.at_ns + RIPE_NS <= now_ns;
         let mut ripe: Vec<Unexplained> = self.waiting.extract_if(.., is_ripe).collect();
-        ripe.sort_by_key(|it| Reverse((it.instance.is_late, it.instance.latency_ns())));
+        ripe.order_by_key(|it| Reverse((it.instance.is_late, it.instance.latency_ns())));
         for left in ripe.drain(ripe.len().min(AT_ONCE_MAX)..) {
             self.all[left.nth].joiner.record.unexplained += u64::from(left.instance.is_late);
         }

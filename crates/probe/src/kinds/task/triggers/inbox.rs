@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
+use whylate_core::order::InOrder;
 use whylate_core::result::TriggerRecord;
 use whylate_core::text;
 
@@ -48,7 +49,7 @@ impl Inbox {
             record.count += number;
             record.unexplained += number;
         }
-        come.sort_by_key(|one| one.at_ns);
+        come.order_by_key(|one| one.at_ns);
         come
     }
 

@@ -4,6 +4,7 @@ use super::inbox::Come;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::Activation;
+use whylate_core::order::InOrder;
 use whylate_core::result::{TriggerMoment, TriggerRecord, TriggerThread};
 
 /// Activations that go on are looked at this long after the trigger.
@@ -219,7 +220,7 @@ impl Moments {
 /// prefer a helper thread whose median is a few microseconds.
 pub(super) fn choose(mut candidates: Vec<MomentCandidate>) -> Vec<MomentCandidate> {
     candidates
-        .sort_by_key(|one| Reverse((one.described().late, one.excess_ns(), one.activation.response_ns())));
+        .order_by_key(|one| Reverse((one.described().late, one.excess_ns(), one.activation.response_ns())));
     candidates.truncate(THREADS_MAX);
     candidates
 }
