@@ -19,6 +19,7 @@ use whylate_core::result::{
 use whylate_core::warning::push_once;
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Plan, Warning};
 use whylate_host::facts::preflight;
+use whylate_probe::ProbeError;
 use whylate_stats::summary::SPIKES_KEPT;
 use whylate_store::{MeasuredCell, Memory, Reader, RunInfo, StoreError};
 
@@ -97,10 +98,9 @@ pub fn measure(
     let cell = PreparedCell::new(CellPlan::default(), Ok(Vec::new()));
     let experiment = experiment(plan, facts, &asked.cpus, probes.groups, cell);
     let memory = Memory::new(info(&experiment), asked.spikes_kept, PathBuf::new());
-    let Once { measured: MeasuredCell { cell, counters, warnings }, end, .. } =
-        once(&experiment, memory, causes, warnings, machine, audience)?;
-    let measured = MeasuredCell { cell, counters, warnings };
-    Ok(measurement(asked.plan.kind(), experiment.facts, measured, Some(&end)))
+    let Once { measured, end, error, .. } = once(&experiment, memory, causes, warnings, machine, audience)?;
+    let result = measurement(asked.plan.kind(), experiment.facts, measured, Some(&end));
+    Ok(MeasureResult { error, ..result })
 }
 
 /// What [`measure`] would return for a probe that was measured alone, once, into the directory of `run`.
@@ -129,6 +129,7 @@ fn measurement(kind: &str, facts: Facts, measured: MeasuredCell, end: Option<&Ru
         counters,
         warnings,
         broke: matches!(end, Some(RunEnd::BrokeAbove { .. })),
+        error: None,
     }
 }
 
@@ -203,6 +204,8 @@ fn info(experiment: &Experiment) -> RunInfo {
 struct Once {
     measured: MeasuredCell,
     end: RunEnd,
+    /// The error of a measuring thread that did not run at the end: the wait until then is a sample.
+    error: Option<String>,
     ended: Vec<crate::machine::LoadEnd>,
 }
 
@@ -235,13 +238,17 @@ fn once(
         cpu_tables: &mut Vec::new(),
         ended: Vec::new(),
     };
-    let end = repeat.run().map_err(|error| match error {
-        RepeatError::Load { source, .. } => RunError::Load(source),
-        error => RunError::Repeat(error),
-    })?;
+    let (end, error) = match repeat.run() {
+        Ok(end) => (end, None),
+        Err(RepeatError::Load { source, .. }) => return Err(RunError::Load(source)),
+        Err(RepeatError::Probe { source: source @ ProbeError::Starved { .. }, .. }) => {
+            (RunEnd::Completed, Some(source.to_string()))
+        }
+        Err(error) => return Err(RunError::Repeat(error)),
+    };
     let ended = repeat.ended;
     for warning in causes.losses().into_iter().chain(log.warnings()) {
         push_once(&mut warnings, warning);
     }
-    Ok(Once { measured: memory.finish(warnings), end, ended })
+    Ok(Once { measured: memory.finish(warnings), end, error, ended })
 }

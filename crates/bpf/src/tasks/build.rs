@@ -133,6 +133,8 @@ pub(super) struct Builder {
     /// The same of those whose end was not seen.
     pub(super) cuts: Vec<Cut>,
     pub(super) rhythms: Rhythms,
+    /// When the watch began; 0: not known.
+    pub(super) begin_ns: u64,
 }
 
 impl Builder {
@@ -261,6 +263,11 @@ impl Builder {
         }
     }
 
+    /// What a thread did before its first record is not known.
+    pub(super) fn not_seen(&mut self, thread: u32, from_ns: u64, to_ns: u64) {
+        self.tracks.entry(thread).or_default().gap = Some((from_ns, to_ns));
+    }
+
     /// Gives up incomplete activations, since records were lost.
     pub(super) fn forget_open(&mut self) {
         for track in self.tracks.values_mut() {
@@ -272,7 +279,13 @@ impl Builder {
     }
 
     pub(super) fn stretch(&mut self, cpu: CpuId, raw: &RawStretch, owner: &Owner<'_>) -> Option<Activation> {
+        let since_ns = self.begin_ns;
         let track = self.tracks.entry(raw.thread).or_default();
+        // It was waiting for a CPU when the watch began.
+        let is_first = track.cpu.is_none() && !track.is_new && !self.marked && self.begin_ns > 0;
+        if is_first && raw.began == Began::Unknown && raw.run_ns > since_ns {
+            track.gap = Some((since_ns, u64::MAX));
+        }
         if raw.lost > 0 {
             self.incomplete += track.give_up();
         }

@@ -25,6 +25,19 @@ pub enum TaskTarget {
     Children,
 }
 
+impl TaskTarget {
+    /// Whether a thread of that name is one of it, as far as the name says it.
+    pub(super) fn is_named(&self, command: &str) -> bool {
+        match self {
+            Self::Name(name) => name.bytes().take(COMMAND_MAX).eq(command.bytes()),
+            _ => true,
+        }
+    }
+}
+
+/// The bytes of a thread's name that the kernel keeps.
+const COMMAND_MAX: usize = 15;
+
 /// A thread that is there now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
@@ -45,12 +58,7 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
         TaskTarget::Priorities(..) | TaskTarget::Children => Vec::new(),
     };
     let known = threads.into_iter().filter_map(|(pid, tid)| known(host, pid, tid));
-    // The kernel keeps 15 bytes of a name.
-    let is_named = |one: &Chosen| match target {
-        TaskTarget::Name(name) => one.known.command.as_bytes() == &name.as_bytes()[..name.len().min(15)],
-        _ => true,
-    };
-    known.filter(is_named).collect()
+    known.filter(|one| target.is_named(&one.known.command)).collect()
 }
 
 /// The same when no program finds threads.

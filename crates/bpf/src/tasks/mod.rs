@@ -170,7 +170,7 @@ impl TaskWatch {
             cpus: cpus.clone(),
             causes,
             rings,
-            builder: Builder::default(),
+            builder: Builder { begin_ns: clock::now().0, ..Builder::default() },
             frequencies: Frequencies::read(host, cpus, clock::now().0),
             slots: BTreeSet::new(),
             has_looked: false,

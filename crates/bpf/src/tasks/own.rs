@@ -82,6 +82,8 @@ pub struct OwnTaskWatch {
     waiting: Vec<(CpuId, SwitchRecord)>,
     lost: u64,
     looked_ns: u64,
+    /// When tasks were last looked for; 0: never.
+    searched_ns: u64,
 }
 
 impl OwnTaskWatch {
@@ -113,6 +115,7 @@ impl OwnTaskWatch {
             waiting: Vec::new(),
             lost: 0,
             looked_ns: 0,
+            searched_ns: 0,
         }
     }
 
@@ -120,16 +123,22 @@ impl OwnTaskWatch {
     pub fn look_for_tasks(&mut self) -> Option<io::Error> {
         let inherits = !matches!(self.target, TaskTarget::Name(_) | TaskTarget::Priorities(..));
         let mut refused = None;
+        let now_ns = clock::now().0;
+        let before_ns = std::mem::replace(&mut self.searched_ns, now_ns);
         for Chosen { thread, known } in choose::all(&self.host, &self.target) {
             // Threads that a watched thread has started are added with it.
             let is_known = self.added.contains(&thread) || self.refused.contains(&thread);
-            if is_known || (inherits && self.tracks.contains_key(&thread)) {
+            if is_known || self.tracks.contains_key(&thread) {
                 continue;
             }
             match self.add(thread, inherits) {
                 Ok(()) => {
                     self.added.insert(thread);
                     self.tracks.insert(thread, Track::new(known));
+                    // It was not seen since it came, which was after the last search.
+                    if before_ns > 0 {
+                        self.builder.not_seen(thread, before_ns, now_ns);
+                    }
                 }
                 // It has ended since.
                 Err(error) if error.raw_os_error() == Some(ESRCH) => {}
@@ -318,7 +327,9 @@ impl OwnTaskWatch {
             }
         };
         let unnamed = |_: u32, _: u32, _: bool| None;
-        self.builder.take(cpu, &raw, &unnamed);
+        if self.target.is_named(&raw.command.text()) {
+            self.builder.take(cpu, &raw, &unnamed);
+        }
     }
 
     /// Every thread that was watched, by its id.

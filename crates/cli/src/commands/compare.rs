@@ -23,6 +23,8 @@ use whylate_store::{Folder, Labels, Reader, StoreError};
 
 /// More runs of a history add little.
 const HISTORY_MAX: usize = 30;
+/// A quantile of 0.9 decides with this many samples, one of 0.99 with ten times as many.
+const QUANTILE_LEAST: u64 = 100;
 /// The margin if neither the plan nor the caller sets one.
 const MARGIN: f64 = 0.05;
 
@@ -360,11 +362,24 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     Ok(result)
 }
 
-/// The statistic that decides between results of other tools, which have no plan: the largest value.
+/// The statistic that decides between results of other tools, which have no plan: the highest quantile that all of them
+/// have, and that enough samples are above; otherwise the largest value.
 fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
-    let mut parts = sides.iter().flat_map(|side| &side.parts);
-    let (_, measure) = parts.find_map(ComparedPart::foreign)?;
-    format!("{} max", measure.probe.probe).parse().ok()
+    let parts = || sides.iter().flat_map(|side| &side.parts);
+    let (_, first) = parts().find_map(ComparedPart::foreign)?;
+    let samples = parts()
+        .filter_map(ComparedPart::foreign)
+        .map(|(_, measure)| measure.probe.cpus.iter().map(|cpu| cpu.samples).sum::<u64>());
+    let samples = samples.min().unwrap_or_default();
+    let probe = &first.probe.probe;
+    let candidate = |(name, least): (&str, u64)| {
+        let statistic: SeriesStatistic =
+            format!("{probe} {name}").parse().ok().filter(|_| samples >= least)?;
+        let values = sides.iter().flat_map(|side| side.values(Some(&statistic), true));
+        values.into_iter().all(|it| it.of_statistic("", &statistic).is_some()).then_some(statistic)
+    };
+    let candidates = [("p99.9", 100 * QUANTILE_LEAST), ("p99", 10 * QUANTILE_LEAST), ("max", 0)];
+    candidates.into_iter().find_map(candidate).or_else(|| format!("{probe} max").parse().ok())
 }
 
 /// `. Largest change: timer max of CPU 1, from 77.0 us to 50.1 ms`.

@@ -92,6 +92,10 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
         let page = whylate_report::measure(&result)?.detailed(arguments.details);
         output::drawn(&page.terminal(output::style()))?;
     }
+    if let Some(error) = &result.error {
+        output::message(&format!("whylate: {error}"));
+        return Ok(Ending::Incomplete);
+    }
     // Without a length, a signal is the only end.
     if arguments.duration.0 > 0 && !result.broke && asked_to_stop.load(Ordering::Relaxed) {
         output::message(&format!(

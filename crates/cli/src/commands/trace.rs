@@ -103,7 +103,10 @@ fn finish(
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let MeasureResult { facts, probe, mut warnings, .. } = measured?;
+    let MeasureResult { facts, probe, mut warnings, error, .. } = measured?;
+    if let Some(error) = error {
+        anyhow::bail!(error);
+    }
     let (mut kept, missed) = ended?;
     names.rename(&mut kept)?;
     let is_virtual = facts.environment.hypervisor.is_some();

@@ -92,7 +92,7 @@ pub use spike_trace::SpikeTrace;
 pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
-pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread};
+pub use trigger::{MAY_BE_LATE, TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
@@ -144,6 +144,8 @@ pub struct MeasureResult {
     /// Whether a sample was above the break threshold, which ended the measurement.
     #[serde(default)]
     pub broke: bool,
+    /// Why the measurement failed at its end, although it has figures: another thread starved a measuring thread.
+    pub error: Option<String>,
 }
 
 /// What one probe measured.

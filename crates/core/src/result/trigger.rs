@@ -71,6 +71,10 @@ pub struct TriggerThread {
     pub causes: Vec<Cause>,
 }
 
+/// What is said where not all waits can be seen, and what can be seen is not late.
+pub const MAY_BE_LATE: &str =
+    "cannot tell which thread was late (without rights, whylate does not see waits for locks)";
+
 impl TriggerThread {
     /// An activation that is longer than this many times the median is late.
     pub const LATE: f64 = 1.5;
@@ -94,10 +98,14 @@ impl TriggerThread {
 impl TriggerMoment {
     /// `output:Late: control took 4.10 ms instead of 1.00 ms: preempted by thief`.
     pub fn sentence(&self) -> String {
-        let why = self
-            .late_thread()
-            .map_or_else(|| "no watched thread was late".to_owned(), TriggerThread::sentence);
+        let none = || if self.is_partial() { MAY_BE_LATE } else { "no watched thread was late" }.to_owned();
+        let why = self.late_thread().map_or_else(none, TriggerThread::sentence);
         format!("{}: {why}", self.trigger)
+    }
+
+    /// Whether not all waits of its threads can be seen.
+    pub fn is_partial(&self) -> bool {
+        self.threads.iter().any(|thread| thread.wait_max_ns.is_some())
     }
 
     /// The thread that was late, by its median; `None` if none was.
@@ -133,6 +141,10 @@ pub struct TriggerSuspect {
     pub longest_ns: u64,
     /// The part of `longest_ns` that is the longest possible wait for a CPU, where the wake-up is not known.
     pub wait_max_ns: Option<u64>,
+    /// No watched thread was seen to be late, but not all waits can be seen without the kernel's programs: a thread may have
+    /// been late all the same.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cannot_tell: bool,
 }
 
 impl TriggerResult {
@@ -152,6 +164,7 @@ impl TriggerResult {
         });
         let suspect = &mut self.suspects[nth];
         suspect.moments += 1;
+        suspect.cannot_tell |= late.is_none() && moment.is_partial();
         let response_ns = late.map_or(0, |it| it.response_ns);
         if suspect.cause.is_none() || response_ns > suspect.longest_ns {
             suspect.cause = first.cloned();

@@ -61,7 +61,8 @@ pub(crate) fn judge(accountant: &Accountant<'_>, reader: &dyn Reader) -> Judgeme
 /// An interrupt that comes often takes little time each time, so the delay has another reason, too: on damaged traces that
 /// reason was the right one.
 fn less_sure(group: &Group<'_>, accountant: &Accountant<'_>, mut cause: Cause) -> Cause {
-    let longest_ns = group.longest().length();
+    // Records within a handler, such as those of its timers, cut it into pieces.
+    let longest_ns = group.stretches().iter().map(|(_, _, time)| *time).max().unwrap_or_default();
     let is_entry = |piece: &&&Piece| {
         let span = piece.detail.span(accountant.states);
         let first = span.map(|span| accountant.window.events[span.events.0].kind);

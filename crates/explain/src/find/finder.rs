@@ -247,7 +247,9 @@ impl<'o> Finder<'o> {
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
         self.seen.ordered(event.at_ns);
         self.seen.first_ns = Some(self.seen.first_ns.map_or(event.at_ns, |first| first.min(event.at_ns)));
-        self.seen.cpus |= 1u128.checked_shl(event.cpu.0).unwrap_or(0);
+        let cpu = 1u128.checked_shl(event.cpu.0).unwrap_or(0);
+        let is_first_of_cpu = self.seen.cpus & cpu == 0;
+        self.seen.cpus |= cpu;
         if self.tasks.is_full(self.seen.events & LOOK_EACH == 0) {
             self.drop_tasks(reader);
         }
@@ -294,7 +296,13 @@ impl<'o> Finder<'o> {
             EventKind::GraphExit { function, .. } => {
                 self.seen.section_ended |= self.hints.of(function, reader) == Hint::SectionEnds;
             }
-            EventKind::Lost { events } => self.seen.lost += events.unwrap_or(1),
+            EventKind::Lost { events } => {
+                self.seen.lost += events.unwrap_or(1);
+                // The buffer of this CPU begins here: what waited before may have run there.
+                if is_first_of_cpu {
+                    self.tasks.values_mut().for_each(TaskTrack::forget_waits);
+                }
+            }
             _ => {}
         }
     }

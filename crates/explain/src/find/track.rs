@@ -77,6 +77,12 @@ impl TaskTrack {
         *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
     }
 
+    /// Forgets what it waits for: it may have run unseen since then.
+    pub(crate) fn forget_waits(&mut self) {
+        (self.out, self.wake, self.unwoken, self.armed) = (None, None, None, None);
+        self.rhythm = Rhythm::default();
+    }
+
     /// Forgets latencies that ended before that moment: a task that stops at the first latency above its limit had none
     /// before.
     pub(crate) fn forget_before(&mut self, at_ns: u64) {

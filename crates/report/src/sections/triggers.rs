@@ -1,9 +1,10 @@
 //! What said that an application was late, and why it was.
 
+use crate::charts::Clock;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{
-    ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread,
+    MAY_BE_LATE, ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread,
 };
 
 /// The most moments of a trigger that the details list.
@@ -12,15 +13,18 @@ const MOMENTS_MAX: usize = 20;
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let many = run.cells.len() > 1;
     let probes = run.cells.iter().flat_map(|cell| cell.probes.iter().map(move |probe| (cell, probe)));
-    probes.flat_map(|(cell, probe)| section(probe, many.then_some(cell.name.as_str()))).collect()
+    let clock = Clock::of(run);
+    let when = |at_ns: u64| clock.text(at_ns);
+    probes.flat_map(|(cell, probe)| section(probe, many.then_some(cell.name.as_str()), &when)).collect()
 }
 
 /// The section of one measurement; none without triggers.
 pub(crate) fn of_result(probe: &ProbeResult) -> Vec<Section> {
-    section(probe, None)
+    section(probe, None, &nanoseconds)
 }
 
-fn section(probe: &ProbeResult, cell: Option<&str>) -> Vec<Section> {
+/// `when`: a moment as a text.
+fn section(probe: &ProbeResult, cell: Option<&str>, when: &dyn Fn(u64) -> String) -> Vec<Section> {
     if probe.triggers.is_empty() {
         return Vec::new();
     }
@@ -37,7 +41,7 @@ fn section(probe: &ProbeResult, cell: Option<&str>) -> Vec<Section> {
         "how often the application reported being late, and which watched thread was late just before";
     let section = Section { id: "triggers", title, meaning, ..Section::default() };
     let moments = probe.triggers.iter().flat_map(|it| it.moments.iter().rev().take(MOMENTS_MAX));
-    let moments = sentences(moments.map(described));
+    let moments = sentences(moments.map(|moment| described(moment, when)));
     let moments = Section::new("moments", "Moments of triggers").depth(Depth::Detail).with(moments);
     let section =
         section.with(Table::new(columns, rows)).with_all(notes(&probe.triggers).into_iter().map(Block::note));
@@ -68,14 +72,17 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
 /// `in 11 of 14, control was late, up to 4.10 ms: preempted by thief`.
 fn why(suspect: &TriggerSuspect, explained: u64) -> String {
     let of = format!("in {} of {}", count(suspect.moments), count(explained));
-    let Some(thread) = &suspect.thread else { return format!("{of}, no watched thread was late") };
+    let Some(thread) = &suspect.thread else {
+        let none = if suspect.cannot_tell { MAY_BE_LATE } else { "no watched thread was late" };
+        return format!("{of}, {none}");
+    };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
     let at_most = if suspect.wait_max_ns.is_some() { "at most " } else { "" };
     format!("{of}, {thread} was late (longest response {at_most}{}){cause}", nanoseconds(suspect.longest_ns))
 }
 
 /// One moment with its threads.
-fn described(moment: &TriggerMoment) -> String {
+fn described(moment: &TriggerMoment, when: &dyn Fn(u64) -> String) -> String {
     let text = moment.text.as_ref().map(|text| format!(" \"{text}\"")).unwrap_or_default();
     let more = if moment.count > 1 {
         format!(", with {} just after", triggers(moment.count - 1, " more"))
@@ -83,8 +90,12 @@ fn described(moment: &TriggerMoment) -> String {
         String::new()
     };
     let late: Vec<String> = moment.threads.iter().filter(|it| it.late).map(TriggerThread::sentence).collect();
-    let why = if late.is_empty() { "no watched thread was late".to_owned() } else { late.join("; ") };
-    format!("{}{text} at {}{more}: {why}.", moment.trigger, nanoseconds(moment.at_ns))
+    let why = match late.is_empty() {
+        true if moment.is_partial() => MAY_BE_LATE.to_owned(),
+        true => "no watched thread was late".to_owned(),
+        false => late.join("; "),
+    };
+    format!("{}{text} at {}{more}: {why}.", moment.trigger, when(moment.at_ns))
 }
 
 /// `1 trigger`, `1,000 more triggers`.
@@ -125,7 +136,7 @@ mod tests {
 
     fn text(triggers: Vec<TriggerResult>) -> String {
         let probe = ProbeResult { probe: "task".to_owned(), triggers, ..ProbeResult::default() };
-        Page { sections: section(&probe, None), ..Default::default() }
+        Page { sections: section(&probe, None, &nanoseconds), ..Default::default() }
             .detailed(true)
             .terminal(Style::default())
     }
@@ -138,7 +149,7 @@ mod tests {
             cause: thread.map(|_| cause.clone()),
             moments,
             longest_ns: 4_100_000,
-            wait_max_ns: None,
+            ..TriggerSuspect::default()
         };
         let thread = TriggerThread {
             thread: "control".to_owned(),

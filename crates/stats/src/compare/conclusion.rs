@@ -37,7 +37,9 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
         )
     };
     let reason = match outcome {
-        CompareOutcome::CannotTell => format!("{reason}{}", decided_by_others(result)),
+        CompareOutcome::CannotTell | CompareOutcome::Better | CompareOutcome::Equivalent => {
+            format!("{reason}{}", decided_by_others(result, outcome))
+        }
         _ => reason,
     };
     let incomplete =
@@ -54,10 +56,11 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
 const NAMED: usize = 3;
 
 /// The statistics that are worse or better, but do not decide: `; timer p99 is worse 4.02 × and does not decide (…)`.
-fn decided_by_others(result: &CompareResult) -> String {
+fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String {
     let is_clear = |it: &&RunContrast| {
         let comparison = &it.comparison;
-        let is_decided = matches!(comparison.outcome, Outcome::Worse | Outcome::Better);
+        let is_better = comparison.outcome == Outcome::Better && outcome == CompareOutcome::CannotTell;
+        let is_decided = comparison.outcome == Outcome::Worse || is_better;
         is_decided
             && !comparison.primary
             && comparison.ratio.is_some()

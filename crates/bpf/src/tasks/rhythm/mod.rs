@@ -67,6 +67,8 @@ pub(super) struct Rhythms {
     by: Activations,
     /// The places of sleeps are not known: each wake-up begins an activation, and the rhythm only shows doubts.
     are_places_unknown: bool,
+    /// The same where the user says that each period is one activation: sleeps in its middle still show as doubts.
+    is_bare: bool,
     threads: BTreeMap<u32, ThreadRhythm>,
     /// Doubts of threads that are gone.
     gone: Vec<(u32, Doubt)>,
@@ -119,6 +121,7 @@ struct ThreadRhythm {
     since_decision: u32,
     /// It is a new thread whose first period has not begun yet.
     is_starting: bool,
+    is_bare: bool,
     /// The activation whose parts are joined.
     open: Option<Activation>,
     /// When the activation began of which the end was not seen.
@@ -146,6 +149,7 @@ impl Default for ThreadRhythm {
             held: Vec::new(),
             since_decision: 0,
             is_starting: false,
+            is_bare: false,
             open: None,
             cut_ns: None,
             release_ns: 0,
@@ -168,7 +172,8 @@ impl Rhythms {
 
     /// The same where it is not known in which places threads sleep.
     pub(super) fn without_places(by: Activations) -> Self {
-        Self { are_places_unknown: by == Activations::ByRhythm, ..Self::new(by) }
+        let are_places_unknown = by == Activations::ByRhythm;
+        Self { are_places_unknown, is_bare: !are_places_unknown, ..Self::new(by) }
     }
 
     /// Takes what a thread did from a wake-up to its next sleep; adds the activations that have ended to `ended`.
@@ -184,6 +189,7 @@ impl Rhythms {
             rhythm.watch(&part, by);
             ended.push(part);
         } else {
+            rhythm.is_bare = self.is_bare;
             rhythm.add(part, by, ended);
         }
     }
@@ -308,6 +314,9 @@ impl Rhythms {
 impl ThreadRhythm {
     fn add(&mut self, part: Activation, by: Activations, ended: &mut Vec<Activation>) {
         self.note(&part);
+        if self.is_bare {
+            self.look_between_periods(&part);
+        }
         self.is_starting |= part.is_start;
         self.since_decision += 1;
         if matches!(self.rule, Rule::Learning) {
@@ -560,7 +569,11 @@ impl ThreadRhythm {
 
     /// In a place where messages also arrive, wake-ups that do not fit the period may be in the middle of the work.
     fn look_off_grid(&mut self, found: &Found, part: &Activation) {
-        if found.is_mixed || part.woke_from != Some(found.site) || calls::is_sleep(&found.site) {
+        if self.is_bare
+            || found.is_mixed
+            || part.woke_from != Some(found.site)
+            || calls::is_sleep(&found.site)
+        {
             return;
         }
         let grid = &mut self.grid;

@@ -313,7 +313,7 @@ impl Watching {
         if let Some(triggers) = &mut self.triggers {
             triggers.read_output(&mut command).map_err(cannot)?;
         }
-        if plan.name.is_some() {
+        if plan.name.is_some() && self.watch.finds_names() {
             return Ok(Some(Started(command.spawn().map_err(cannot)?)));
         }
         self.watch.follow_children(true)?;

@@ -123,7 +123,9 @@ fn processors(rest: &[u8], info: &mut TraceInfo) {
 }
 
 /// `CPU:1 [LOST 123 EVENTS]`, `CPU:1 [LOST EVENTS]`; trace-cmd writes `[123 EVENTS DROPPED]`, `[EVENTS DROPPED]`.
+/// trace-cmd writes the name of a buffer before it: `name: CPU:1 [7 EVENTS DROPPED]`.
 pub(super) fn lost(line: &[u8]) -> Option<Remark> {
+    let line = scan::split(line, b": CPU:").map_or(line, |(name, _)| &line[name.len() + 2..]);
     let (cpu, rest) = scan::number(line.strip_prefix(b"CPU:")?)?;
     let words = scan::trim(rest).strip_prefix(b"[")?.strip_suffix(b"]")?;
     let count = match words.strip_prefix(b"LOST ") {
@@ -192,6 +194,7 @@ mod tests {
         assert_eq!(lost(b"CPU:1 [LOST EVENTS]"), lost_of(1, None));
         assert_eq!(lost(b"CPU:12 [7 EVENTS DROPPED]"), lost_of(12, Some(7)));
         assert_eq!(lost(b"CPU:12 [EVENTS DROPPED]"), lost_of(12, None));
+        assert_eq!(lost(b"my-buffer: CPU:1 [68461 EVENTS DROPPED]"), lost_of(1, Some(68461)));
         assert_eq!(lost(b"CPU:x [LOST EVENTS]"), None);
         let begin =
             comment(b"##### CPU 1 buffer started ####", &mut TraceInfo::default(), &mut Columns::new());
