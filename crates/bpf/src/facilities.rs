@@ -5,6 +5,7 @@ use crate::grace::check_grace_periods;
 use crate::object::check_namespaces;
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
+use crate::tasks::missing_counters;
 use whylate_core::CpuSet;
 use whylate_core::result::HistogramKind;
 use whylate_host::HostRoot;
@@ -18,6 +19,8 @@ const CAUSES: &str = "causes from BPF";
 /// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
 const FLUSHES: &str = "TLB flushes by interrupts";
+/// What tells more work from slower work.
+const COUNTERS: &str = "instructions and cycles of threads";
 
 /// The names of everything that [`facilities`] tries, in the same order.
 pub fn facility_names() -> Vec<String> {
@@ -26,7 +29,7 @@ pub fn facility_names() -> Vec<String> {
     }
     let histograms = HistogramKind::ALL.map(histogram);
     let events = EVENTS.into_iter().map(|(name, _)| name);
-    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
+    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES, COUNTERS]).map(str::to_owned);
     [PROGRAMS, CAUSES].map(str::to_owned).into_iter().chain(histograms).chain(others).collect()
 }
 
@@ -55,6 +58,7 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     found.extend_from_slice(causes.facilities());
     found.push(facility(FUNCTION_NAMES, missing_names(&causes)));
     found.push(facility(FLUSHES, broadcast_flushes(host)));
+    found.push(facility(COUNTERS, missing_counters(host, &cpus)));
     found
 }
 
