@@ -11,6 +11,8 @@
 const volatile u32 ring_stretches SECTION(".rodata") = 1024;
 /* One bit for each counter that some CPU has. */
 const volatile u32 counters SECTION(".rodata");
+/* Whether they are read: set once some own work took too long. */
+u32 counting SECTION(".bss.counting");
 
 /* The opened counters of one kind, by CPU. */
 #define COUNTER_MAP(name) \

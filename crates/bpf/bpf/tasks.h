@@ -748,7 +748,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->next_prio = next->prio;
 	copy_name(stretch->command, previous);
 	copy_name(stretch->next_command, next);
-	if (counters)
+	if (counters && counting)
 		note_counts(bpf_get_smp_processor_id(), ring_place(state->settings.ring, number), slot->run_ns);
 	complete_stretch(stretch, TASK_STRETCH, now_ns, number);
 	slot->faults = 0;

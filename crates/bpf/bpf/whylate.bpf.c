@@ -894,7 +894,7 @@ int task_switch_tasks(u64 *ctx)
 
 	if (!state)
 		return 0;
-	if (counters && left)
+	if (counters && counting && left)
 		read_counters(cpu);
 	bool is_runnable = ctx[0] || is_running(previous);
 	u32 ring = state->settings.ring;
@@ -911,7 +911,7 @@ int task_switch_tasks(u64 *ctx)
 	if (came)
 		task_comes(ctx, state, came, now_ns, previous, next);
 	/* Where one watched task follows another, they were just read. */
-	if (counters && came && !left)
+	if (counters && counting && came && !left)
 		read_counters(cpu);
 	return 0;
 }

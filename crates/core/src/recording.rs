@@ -214,6 +214,8 @@ pub struct Activation {
     pub work: Option<Divided>,
     /// What the CPUs' counters counted while it ran, with the interrupts in that time.
     pub counts: Counts,
+    /// The same of activations of its thread that run no longer than usual; `None` if too few are known.
+    pub usual: Option<UsualCounts>,
     /// System calls in which it ran long without a sleep, in the order of time.
     pub calls: Vec<LongCall>,
     /// Samples of it, in the order of time: most of them while it ran for longer than usual.
@@ -300,8 +302,6 @@ pub struct Habits {
     pub ordinary: Profile,
     /// In the longer ones, from their first sample on.
     pub long: Profile,
-    /// What the counters show of those that run no longer than usual; `None` if too few are known.
-    pub usual: Option<UsualCounts>,
 }
 
 /// A function on the stack of a program.
@@ -574,6 +574,6 @@ impl Activation {
     pub fn until_running(&self) -> Self {
         let run_ns = self.run_ns();
         let stages = self.stages.iter().filter(|stage| stage.to_ns <= run_ns).cloned().collect();
-        Self { stages, ..self.clone() }
+        Self { stages, counts: Counts::default(), ..self.clone() }
     }
 }

@@ -141,6 +141,7 @@ fn counters_count_what_a_task_runs_and_what_others_run_in_between_is_not_counted
     let started = TaskWatch::start_keeping(&HostRoot::real(), &cpus, &target, 0, false, clocks);
     let Some(mut watch) = unless_refused(started) else { return };
     assert_eq!(watch.missing_counters(), None);
+    watch.divide_own_work().unwrap();
     let _thief = Running::start("wl-thief", last_cpu(), Some(20), || {
         spin(Duration::from_micros(700));
         std::thread::sleep(Duration::from_millis(2));

@@ -158,7 +158,7 @@ impl TaskWatch {
             }
             TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
         }
-        let mut counters = Counters::find(host, cpus, counted);
+        let counters = Counters::find(host, cpus, counted);
         let tasks = WatchingTasks {
             ring_stretches: RING_STRETCHES,
             priorities,
@@ -181,9 +181,6 @@ impl TaskWatch {
             missing.extend(reason.map(|reason| format!("{name}: {reason}")));
         }
         let object = causes.histograms().object();
-        if let Ok(counters) = &mut counters {
-            counters.install(host, object)?;
-        }
         let rings = StretchRings::map(object, cpus.len(), RING_STRETCHES, counters.is_ok())?;
         let mut watch = Self {
             host: host.clone(),
@@ -266,7 +263,8 @@ impl TaskWatch {
         self.is_guest = true;
     }
 
-    /// Records from now on what the own work of activations consists of: system calls, page faults and the rest.
+    /// Records from now on what the own work of activations consists of: system calls, page faults and the rest, and what the CPUs'
+    /// counters count.
     ///
     /// # Errors
     /// When the kernel takes no programs any more.
@@ -275,6 +273,7 @@ impl TaskWatch {
             return Ok(());
         }
         self.time_faults()?;
+        self.count();
         let reason = self.causes.attach(&CALLS)?;
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
@@ -295,6 +294,15 @@ impl TaskWatch {
     /// Whether the own work of some activation was too long.
     pub fn divides_own_work(&self) -> bool {
         self.builder.divided_from_ns.is_some()
+    }
+
+    /// Starts the counters of the CPUs that are online, if they are not started.
+    fn count(&mut self) {
+        let object = self.causes.histograms().object_mut();
+        let failed = self.counters.as_mut().ok().and_then(|it| it.install(&self.host, object).err());
+        if let Some(error) = failed {
+            self.counters = Err(error.to_string());
+        }
     }
 
     fn time_faults(&mut self) -> Result<(), BpfError> {
@@ -338,8 +346,8 @@ impl TaskWatch {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn look_for_tasks(&mut self) -> Result<(), BpfError> {
-        if let Ok(counters) = &mut self.counters {
-            counters.install(&self.host, self.causes.histograms().object())?;
+        if self.divides_own_work() {
+            self.count();
         }
         // For all other targets the programs see which tasks come and go.
         let is_reported = !matches!(self.target, TaskTarget::Group(_) | TaskTarget::Process(_));

@@ -122,6 +122,18 @@ pub enum WorkChange {
     SlowerCycles,
 }
 
+impl WorkChange {
+    /// As texts name it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::MoreInstructions => "more instructions",
+            Self::MoreCacheMisses => "more cache misses",
+            Self::MoreCycles => "more cycles for each instruction",
+            Self::SlowerCycles => "more time for each cycle",
+        }
+    }
+}
+
 /// A call on the stacks of samples.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

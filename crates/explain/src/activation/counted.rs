@@ -36,7 +36,7 @@ pub(super) fn compare(causes: &mut [Cause], pieces: &[Piece<()>], activation: &A
         cycles: counts.cycles,
         cache_misses: counts.cache_misses,
     };
-    let habit = activation.habits.as_ref().and_then(|habits| habits.usual);
+    let habit = activation.usual;
     let usual = habit.as_ref().and_then(usual_work);
     let is_own = |piece: &&Piece<()>| piece.blame.kind == Some(Kind::OwnWork);
     let own_ns: u64 = pieces.iter().filter(is_own).map(|piece| time::between(piece.from, piece.to)).sum();
@@ -105,42 +105,32 @@ fn ratio(here: u64, usual: u64) -> Option<f64> {
 }
 
 fn sentence(change: WorkChange, here: &CountedWork, usual: &CountedWork) -> String {
-    let instructions =
-        format!("{} instructions, usually {}", short(here.instructions), short(usual.instructions));
-    let cycles = |work: &CountedWork| short(work.cycles.unwrap_or_default());
-    let misses = |work: &CountedWork| short(work.cache_misses.unwrap_or_default());
+    let compared = |unit: &str, of: fn(&CountedWork) -> u64| {
+        format!("{}{unit}, usually {}", short(of(here)), short(of(usual)))
+    };
+    let cycles = || compared(" cycles", |work| work.cycles.unwrap_or_default());
     match change {
-        WorkChange::MoreInstructions => format!("the task did more work: {instructions}"),
+        WorkChange::MoreInstructions => {
+            format!("the task did more work: {}", compared(" instructions", |work| work.instructions))
+        }
         WorkChange::MoreCacheMisses => format!(
-            "the task's instructions took more cycles, probably for memory: {} cache misses, usually {}; {} cycles, usually {}; \
-             {instructions}",
-            misses(here),
-            misses(usual),
-            cycles(here),
-            cycles(usual),
+            "the task's instructions were slower, probably because of memory: {}",
+            compared(" cache misses", |work| work.cache_misses.unwrap_or_default())
         ),
         WorkChange::MoreCycles => {
-            let known = here.cache_misses.zip(usual.cache_misses);
-            let reason = match known {
-                Some(_) => format!(
-                    "cache misses do not explain this ({}, usually {}); the other thread of the core may",
-                    misses(here),
-                    misses(usual)
-                ),
-                None => "memory or the other thread of the core may explain this".to_owned(),
+            let is_known = here.cache_misses.and(usual.cache_misses).is_some();
+            let reason = if is_known {
+                "cache misses do not explain this"
+            } else {
+                "memory or the other thread of the core may explain this"
             };
-            format!(
-                "the task's instructions took more cycles: {}, usually {}; {instructions}; {reason}",
-                cycles(here),
-                cycles(usual)
-            )
+            format!("the task's instructions were slower: {}; {reason}", cycles())
         }
         WorkChange::SlowerCycles => format!(
-            "each cycle took longer, because the clock was slower or a hypervisor took time: {} for {} cycles, usually {} for {}",
+            "each cycle took longer, because of a slower clock or a hypervisor: {}; the task ran {}, usually {}",
+            cycles(),
             nanoseconds(here.run_ns),
-            cycles(here),
             nanoseconds(usual.run_ns),
-            cycles(usual),
         ),
     }
 }
@@ -165,26 +155,22 @@ mod tests {
     use super::*;
     use crate::blame::piece::Blame;
     use crate::confidence::RECORDED;
-    use std::sync::Arc;
     use whylate_core::CpuId;
-    use whylate_core::recording::{Counts, Doing, Habits, Stage};
+    use whylate_core::recording::{Counts, Doing, Stage};
 
     /// Usually: 3.0 M instructions and 2.4 M cycles in 1 ms, with 2,000 misses.
-    fn habits() -> Habits {
+    fn usual() -> UsualCounts {
         let counts =
             Counts { instructions: Some(3_000_000), cycles: Some(2_400_000), cache_misses: Some(2_000) };
-        Habits {
-            usual: Some(UsualCounts { counts, run_ns: 1_000_000, activations: 64 }),
-            ..Habits::default()
-        }
+        UsualCounts { counts, run_ns: 1_000_000, activations: 64 }
     }
 
     /// An activation that ran so long, of which interrupts took some, with these counts.
-    fn explained(run_ns: u64, interrupts_ns: u64, counts: Counts, habits: Option<Habits>) -> Cause {
+    fn explained(run_ns: u64, interrupts_ns: u64, counts: Counts, usual: Option<UsualCounts>) -> Cause {
         let activation = Activation {
             stages: vec![Stage { from_ns: 0, to_ns: run_ns, cpu: CpuId(0), what: Doing::Running }],
             counts,
-            habits: habits.map(Arc::new),
+            usual,
             ..Activation::default()
         };
         let piece = |kind, from, to| Piece {
@@ -209,7 +195,7 @@ mod tests {
     }
 
     fn change_of(run_ns: u64, counts: Counts) -> Option<WorkChange> {
-        let counters = explained(run_ns, 0, counts, Some(habits())).counters.unwrap();
+        let counters = explained(run_ns, 0, counts, Some(usual())).counters.unwrap();
         let is_sure = counters.change != Some(WorkChange::MoreInstructions)
             && counters.confidence.is_some_and(|confidence| confidence > 0.6);
         assert!(!is_sure, "{counters:?}");
@@ -218,7 +204,7 @@ mod tests {
 
     #[test]
     fn more_instructions_are_more_work() {
-        let cause = explained(4_100_000, 0, counts(12_100_000, 9_900_000, 9_000), Some(habits()));
+        let cause = explained(4_100_000, 0, counts(12_100_000, 9_900_000, 9_000), Some(usual()));
         let last = cause.evidence.last().unwrap();
         assert!(last.contains("12.1 M instructions, usually 3.00 M"), "{last}");
         let counters = cause.counters.unwrap();
@@ -246,9 +232,12 @@ mod tests {
     fn more_time_for_the_same_cycles_is_a_slower_clock_or_the_host() {
         let slower = counts(3_010_000, 2_450_000, 2_100);
         assert_eq!(change_of(2_200_000, slower), Some(WorkChange::SlowerCycles));
-        let cause = explained(2_200_000, 0, slower, Some(habits()));
+        let cause = explained(2_200_000, 0, slower, Some(usual()));
         let last = cause.evidence.last().unwrap();
-        assert!(last.contains("2.20 ms for 2.45 M cycles, usually 1.00 ms for 2.40 M"), "{last}");
+        assert!(
+            last.contains("2.45 M cycles, usually 2.40 M; the task ran 2.20 ms, usually 1.00 ms"),
+            "{last}"
+        );
     }
 
     #[test]
@@ -259,12 +248,12 @@ mod tests {
             None,
             "twice as much, and twice as slow"
         );
-        let counters = explained(3_000_000, 1_000_000, counts(9_000_000, 7_200_000, 6_000), Some(habits()));
+        let counters = explained(3_000_000, 1_000_000, counts(9_000_000, 7_200_000, 6_000), Some(usual()));
         let counters = counters.counters.unwrap();
         assert_eq!((counters.change, counters.here.instructions), (None, 9_000_000));
         let unknown = explained(3_000_000, 0, counts(9_000_000, 7_200_000, 6_000), None).counters.unwrap();
         assert_eq!((unknown.change, unknown.usual), (None, None));
-        assert_eq!(explained(3_000_000, 0, Counts::default(), Some(habits())).counters, None);
+        assert_eq!(explained(3_000_000, 0, Counts::default(), Some(usual())).counters, None);
     }
 
     #[test]

@@ -51,12 +51,15 @@ impl ThreadHabits {
 
     /// What a thread does, as far as it is known.
     pub(super) fn of(&self, thread: u32) -> Option<Arc<Habits>> {
-        let known = self.0.get(&thread)?;
-        let (habits, usual) = (&known.habits, known.usual());
-        if usual.is_some() {
-            return Some(Arc::new(Habits { usual, ..Habits::clone(habits) }));
-        }
+        let habits = &self.0.get(&thread)?.habits;
         (!habits.ordinary.stacks.is_empty() || !habits.long.stacks.is_empty()).then(|| Arc::clone(habits))
+    }
+}
+
+impl ThreadHabits {
+    /// What the counters show of its ordinary activations, if enough are known.
+    pub(super) fn usual_counts(&self, thread: u32) -> Option<UsualCounts> {
+        self.0.get(&thread)?.usual()
     }
 }
 
@@ -87,6 +90,7 @@ impl OneThread {
 }
 
 impl OneThread {
+    /// What the counters show of ordinary activations, if enough are known.
     fn usual(&self) -> Option<UsualCounts> {
         let of = |value: fn(&Counts) -> Option<u64>| {
             median(self.counts.iter().filter_map(|(counts, _)| value(counts)).collect())
@@ -166,11 +170,11 @@ mod tests {
         };
         let mut threads = ThreadHabits::default();
         threads.note(&(0..RUNS_LEAST as u64).map(|nth| counted(nth, 400_000, None)).collect::<Vec<_>>());
-        assert_eq!(threads.of(7), None, "one activation is too few");
+        assert_eq!(threads.usual_counts(7), None, "one activation is too few");
         let long = counted(9_000_000, 900_000, Some(1));
         let some: Vec<Activation> = (0..10).map(|nth| counted(nth, 400_000 + nth, Some(50 * nth))).collect();
         threads.note(&[vec![long.clone(), long], some].concat());
-        let usual = threads.of(7).unwrap().usual.unwrap();
+        let usual = threads.usual_counts(7).unwrap();
         let counts = Counts { instructions: Some(1_005), cycles: Some(250), cache_misses: None };
         assert_eq!((usual.counts, usual.run_ns, usual.activations), (counts, 400_004, 11));
     }
