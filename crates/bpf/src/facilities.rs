@@ -20,7 +20,7 @@ const CAUSES: &str = "causes from BPF";
 const FUNCTION_NAMES: &str = "names of kernel functions";
 const FLUSHES: &str = "TLB flushes by interrupts";
 /// What tells more work from slower work.
-const COUNTERS: &str = "instructions and cycles of threads";
+const COUNTERS: [&str; 2] = ["instructions and cycles of threads", "cache misses of threads"];
 
 /// The names of everything that [`facilities`] tries, in the same order.
 pub fn facility_names() -> Vec<String> {
@@ -29,7 +29,7 @@ pub fn facility_names() -> Vec<String> {
     }
     let histograms = HistogramKind::ALL.map(histogram);
     let events = EVENTS.into_iter().map(|(name, _)| name);
-    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES, COUNTERS]).map(str::to_owned);
+    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).chain(COUNTERS).map(str::to_owned);
     [PROGRAMS, CAUSES].map(str::to_owned).into_iter().chain(histograms).chain(others).collect()
 }
 
@@ -58,7 +58,8 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     found.extend_from_slice(causes.facilities());
     found.push(facility(FUNCTION_NAMES, missing_names(&causes)));
     found.push(facility(FLUSHES, broadcast_flushes(host)));
-    found.push(facility(COUNTERS, missing_counters(host, &cpus)));
+    let counters = COUNTERS.into_iter().zip(missing_counters(host, &cpus));
+    found.extend(counters.map(|(name, missing)| facility(name, missing)));
     found
 }
 

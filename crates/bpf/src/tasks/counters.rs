@@ -27,7 +27,6 @@ const HERE: CounterEvents = CounterEvents([
     CYCLES,
     if cfg!(target_arch = "aarch64") { LAST_LEVEL_READ_MISSES } else { CACHE_MISSES },
 ]);
-const NAMES: [&str; COUNTERS] = ["instructions", "cycles", "cache misses"];
 /// The word that has the programs read them.
 const COUNTING: &str = ".bss.counting";
 const ALL: u32 = (1 << COUNTERS) - 1;
@@ -88,11 +87,13 @@ impl Counters {
         self.kinds
     }
 
-    /// What no CPU counts.
+    /// Why more work and slower work cannot be told apart.
     pub(crate) fn missing(&self) -> Option<String> {
-        let missing = (0..).zip(NAMES).filter(|(kind, _)| self.kinds & 1 << kind == 0);
-        let missing: Vec<&str> = missing.map(|(_, name)| name).collect();
-        (!missing.is_empty()).then(|| format!("the CPUs do not count {}", missing.join(" and ")))
+        (self.kinds & 1 << 1 == 0).then(|| "the CPUs do not count cycles".to_owned())
+    }
+
+    fn missing_cache_misses(&self) -> Option<String> {
+        (self.kinds & 1 << 2 == 0).then(|| "the CPUs do not count misses of the last cache".to_owned())
     }
 
     /// Gives the programs the counters of CPUs that came online since the last call. Until then, what runs there is not counted.
@@ -134,10 +135,10 @@ fn reading_ns((source, event): (u32, u64)) -> Option<u64> {
     (0..READINGS).filter_map(|_| one()).min()
 }
 
-/// Why the CPUs' counters cannot be read, or which of them; `None` if all can.
-pub(crate) fn missing_counters(host: &HostRoot, cpus: &CpuSet) -> Option<String> {
+/// Why instructions and cycles cannot be counted, and why cache misses cannot; `None` if they can.
+pub(crate) fn missing_counters(host: &HostRoot, cpus: &CpuSet) -> [Option<String>; 2] {
     match Counters::find(host, cpus, CounterEvents::default()) {
-        Ok(counters) => counters.missing(),
-        Err(reason) => Some(reason),
+        Ok(counters) => [counters.missing(), counters.missing_cache_misses()],
+        Err(reason) => [Some(reason.clone()), Some(reason)],
     }
 }

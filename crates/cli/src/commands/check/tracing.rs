@@ -59,7 +59,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
 /// The effect of a histogram that cannot be counted.
 const EMPTY: &str = "this histogram stays empty";
 
-const MEANINGS: [Meaning; 26] = [
+const MEANINGS: [Meaning; 27] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
@@ -197,6 +197,12 @@ const MEANINGS: [Meaning; 26] = [
         source: "performance counters (PMU) of the CPUs",
         effect: "`watch` does not say whether late own work was more work, or the same work more slowly",
         fix: "use a real machine, or a hypervisor that gives the guest a PMU and does not trap each reading",
+    },
+    Meaning {
+        name: "cache misses of threads",
+        source: "performance counters (PMU) of the CPUs",
+        effect: "`watch` does not say whether memory made late own work slower",
+        fix: "",
     },
     Meaning {
         name: TRACEFS,
