@@ -1,11 +1,11 @@
 //! What BPF programs can record on this machine: each facility is tried, not guessed.
 
 use crate::causes::{BY_VECTOR, Causes, EVENTS};
+use crate::counters::missing_counters;
 use crate::grace::check_grace_periods;
 use crate::object::check_namespaces;
 use crate::settings::HistogramsConfig;
 use crate::snapshot::Facility;
-use crate::tasks::missing_counters;
 use whylate_core::CpuSet;
 use whylate_core::result::HistogramKind;
 use whylate_host::HostRoot;

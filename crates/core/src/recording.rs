@@ -251,7 +251,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of a thread that has not run yet.
+    /// The counts of a thread that has not run yet.
     pub const NOTHING: Self = Self { instructions: Some(0), cycles: Some(0), cache_misses: Some(0) };
 
     /// The counts of two times together.

@@ -80,10 +80,10 @@ pub struct OwnSamples {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OwnCounters {
-    /// Of this activation.
+    /// The figures of this activation.
     #[serde(flatten)]
     pub here: CountedWork,
-    /// Of the thread's ordinary activations: the median of each figure. Absent if too few are known.
+    /// The medians of the thread's ordinary activations. Absent if too few are known.
     pub usual: Option<CountedWork>,
     /// The number of ordinary activations.
     pub activations: Option<u64>,

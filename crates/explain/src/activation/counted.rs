@@ -206,7 +206,7 @@ mod tests {
     fn more_instructions_are_more_work() {
         let cause = explained(4_100_000, 0, counts(12_100_000, 9_900_000, 9_000), Some(usual()));
         let last = cause.evidence.last().unwrap();
-        assert!(last.contains("12.1 M instructions, usually 3.00 M"), "{last}");
+        assert!(["12.1 M", "3.00 M"].iter().all(|figure| last.contains(figure)), "{last}");
         let counters = cause.counters.unwrap();
         assert_eq!(counters.change, Some(WorkChange::MoreInstructions));
         assert_eq!((counters.activations, counters.usual.unwrap().run_ns), (Some(64), 1_000_000));
@@ -234,10 +234,8 @@ mod tests {
         assert_eq!(change_of(2_200_000, slower), Some(WorkChange::SlowerCycles));
         let cause = explained(2_200_000, 0, slower, Some(usual()));
         let last = cause.evidence.last().unwrap();
-        assert!(
-            last.contains("2.45 M cycles, usually 2.40 M; the task ran 2.20 ms, usually 1.00 ms"),
-            "{last}"
-        );
+        let figures = ["2.45 M", "2.40 M", "2.20 ms", "1.00 ms"];
+        assert!(figures.iter().all(|figure| last.contains(figure)), "{last}");
     }
 
     #[test]

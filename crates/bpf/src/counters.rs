@@ -87,7 +87,7 @@ impl Counters {
         self.kinds
     }
 
-    /// Why more work and slower work cannot be told apart.
+    /// Why more work and slower work cannot be distinguished.
     pub(crate) fn missing(&self) -> Option<String> {
         (self.kinds & 1 << 1 == 0).then(|| "the CPUs do not count cycles".to_owned())
     }
