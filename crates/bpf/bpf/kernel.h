@@ -147,6 +147,7 @@ static long (*bpf_map_update_elem)(void *map, const void *key, const void *value
 static long (*bpf_get_current_comm)(void *to, u32 size) = (void *)16;
 static long (*bpf_get_stackid)(void *ctx, void *map, u64 flags) = (void *)27;
 static long (*bpf_get_stack)(void *ctx, void *to, u32 size, u64 flags) = (void *)67;
+static long (*bpf_perf_event_read_value)(void *map, u64 flags, void *to, u32 size) = (void *)55;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *)158;
 static u64 (*bpf_get_attach_cookie)(void *ctx) = (void *)174;
 static struct pt_regs *(*bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
@@ -212,6 +213,7 @@ ALWAYS_INLINE u64 take_number(u64 *count)
 #define MAP_TYPE(name, type) typeof(type) *name
 #define BPF_MAP_TYPE_HASH 1
 #define BPF_MAP_TYPE_ARRAY 2
+#define BPF_MAP_TYPE_PERF_EVENT_ARRAY 4
 #define BPF_MAP_TYPE_STACK_TRACE 7
 #define BPF_ANY 0
 #define BPF_NOEXIST 1

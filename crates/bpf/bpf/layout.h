@@ -729,6 +729,34 @@ struct audit_count {
 };
 _Static_assert(sizeof(struct audit_count) == 40, "layout.rs");
 
+/* The counters of a CPU that are read at switches of watched tasks: the counterpart is `COUNTERS` in layout/tasks.rs. */
+enum counter {
+	COUNTER_INSTRUCTIONS,
+	COUNTER_CYCLES,
+	COUNTER_CACHE_MISSES,
+	COUNTERS,
+};
+
+/* What the counters of a CPU counted in the time that one record of a watched task covers. */
+struct stretch_counts {
+	u64 values[COUNTERS];
+	/* One bit for each that counted all that time. */
+	u64 known;
+};
+_Static_assert(sizeof(struct stretch_counts) == 32, "layout/tasks.rs");
+
+/* What the counters of a CPU showed when they were read last. */
+struct counts {
+	u64 values[COUNTERS];
+	/* How long each has counted, and how long it could not: other events had its hardware. */
+	u64 counted_ns[COUNTERS];
+	u64 paused_ns[COUNTERS];
+	/* One bit for each that could be read. */
+	u64 readable;
+	/* Since the time before. */
+	struct stretch_counts last;
+};
+
 /* What could not be recorded, on all CPUs. */
 struct task_losses {
 	/* Records of tasks that came and went. */

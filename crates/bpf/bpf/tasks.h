@@ -6,9 +6,7 @@
  */
 #pragma once
 #include "calls.h"
-
-/* Records that a CPU's ring holds: a power of two. */
-const volatile u32 ring_stretches SECTION(".rodata") = 1024;
+#include "counters.h"
 
 struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
@@ -190,7 +188,7 @@ ALWAYS_INLINE struct stretch *begin_stretch(struct cpu_state *state, u64 *number
 	*number = take_number(&state->stretches);
 	if (UNLIKELY(*number == NO_NUMBER))
 		return 0;
-	u32 place = (ring - 1) * ring_stretches + ((u32)*number & (ring_stretches - 1));
+	u32 place = ring_place(ring, *number);
 
 	return bpf_map_lookup_elem(&stretches, &place);
 }
@@ -750,6 +748,8 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	stretch->next_prio = next->prio;
 	copy_name(stretch->command, previous);
 	copy_name(stretch->next_command, next);
+	if (counters && counting)
+		note_counts(bpf_get_smp_processor_id(), ring_place(state->settings.ring, number), slot->run_ns);
 	complete_stretch(stretch, TASK_STRETCH, now_ns, number);
 	slot->faults = 0;
 	slot->fault_ns = 0;

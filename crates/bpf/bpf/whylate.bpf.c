@@ -894,6 +894,8 @@ int task_switch_tasks(u64 *ctx)
 
 	if (!state)
 		return 0;
+	if (counters && counting && left)
+		read_counters(cpu);
 	bool is_runnable = ctx[0] || is_running(previous);
 	u32 ring = state->settings.ring;
 
@@ -908,6 +910,9 @@ int task_switch_tasks(u64 *ctx)
 		state->runs_since_ns = 0;
 	if (came)
 		task_comes(ctx, state, came, now_ns, previous, next);
+	/* Where one watched task follows another, they were just read. */
+	if (counters && counting && came && !left)
+		read_counters(cpu);
 	return 0;
 }
 

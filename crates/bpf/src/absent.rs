@@ -3,7 +3,7 @@
 use crate::error::BpfError;
 use crate::events::{Event, Sizes};
 use crate::snapshot::ProgramCost;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// The programs for histograms and causes.
@@ -62,6 +62,10 @@ impl Object {
     }
 
     pub(crate) fn array_file(&self, _name: &str) -> Result<OwnedFd, BpfError> {
+        match *self {}
+    }
+
+    pub(crate) fn event_file(&self, _name: &str) -> Result<BorrowedFd<'_>, BpfError> {
         match *self {}
     }
 

@@ -1,6 +1,7 @@
 //! What BPF programs can record on this machine: each facility is tried, not guessed.
 
 use crate::causes::{BY_VECTOR, Causes, EVENTS};
+use crate::counters::missing_counters;
 use crate::grace::check_grace_periods;
 use crate::object::check_namespaces;
 use crate::settings::HistogramsConfig;
@@ -18,6 +19,8 @@ const CAUSES: &str = "causes from BPF";
 /// Names of functions instead of addresses.
 const FUNCTION_NAMES: &str = "names of kernel functions";
 const FLUSHES: &str = "TLB flushes by interrupts";
+/// What tells more work from slower work.
+const COUNTERS: [&str; 2] = ["instructions and cycles of threads", "cache misses of threads"];
 
 /// The names of everything that [`facilities`] tries, in the same order.
 pub fn facility_names() -> Vec<String> {
@@ -26,7 +29,7 @@ pub fn facility_names() -> Vec<String> {
     }
     let histograms = HistogramKind::ALL.map(histogram);
     let events = EVENTS.into_iter().map(|(name, _)| name);
-    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).map(str::to_owned);
+    let others = events.chain([BY_VECTOR, FUNCTION_NAMES, FLUSHES]).chain(COUNTERS).map(str::to_owned);
     [PROGRAMS, CAUSES].map(str::to_owned).into_iter().chain(histograms).chain(others).collect()
 }
 
@@ -55,6 +58,8 @@ pub fn facilities(host: &HostRoot) -> Vec<Facility> {
     found.extend_from_slice(causes.facilities());
     found.push(facility(FUNCTION_NAMES, missing_names(&causes)));
     found.push(facility(FLUSHES, broadcast_flushes(host)));
+    let counters = COUNTERS.into_iter().zip(missing_counters(host, &cpus));
+    found.extend(counters.map(|(name, missing)| facility(name, missing)));
     found
 }
 

@@ -8,6 +8,7 @@ mod activity;
 mod by_kind;
 mod causes;
 mod configuration;
+mod counters;
 mod device;
 pub mod dispatch;
 mod error;

@@ -202,6 +202,14 @@ impl Object {
         data.fd().as_fd().try_clone_to_owned().map_err(|error| BpfError::map(name, &error))
     }
 
+    /// A map of performance events as a file descriptor. What it holds goes when this object is dropped.
+    pub(crate) fn event_file(&self, name: &str) -> Result<BorrowedFd<'_>, BpfError> {
+        let Map::PerfEventArray(data) = self.map(name)? else {
+            return Err(BpfError::map(name, &"it is not of performance events"));
+        };
+        Ok(data.fd().as_fd())
+    }
+
     fn map(&self, name: &str) -> Result<&Map, BpfError> {
         self.ebpf.map(name).ok_or_else(|| BpfError::map(name, &MISSING))
     }

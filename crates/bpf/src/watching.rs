@@ -2,7 +2,7 @@
 
 use crate::events::{Event, event};
 use crate::layout::RING_CALLS;
-use crate::layout::tasks::TASK_SLOTS;
+use crate::layout::tasks::{COUNTER_MAPS, TASK_SLOTS};
 use crate::rings::ring_stacks;
 use whylate_core::CpuSet;
 
@@ -33,6 +33,9 @@ pub(crate) struct WatchingTasks {
     pub(crate) keep_ns: u64,
     /// Whether each switch has a record, also between threads that are not watched.
     pub(crate) every_switch: bool,
+    /// The counters that are read, as bits; and the number of CPUs that are possible.
+    pub(crate) counters: u32,
+    pub(crate) counter_cpus: u32,
 }
 
 impl Watching {
@@ -53,6 +56,13 @@ impl Watching {
                 ("audited", AUDITED),
                 ("trigger_calls", TRIGGER_CALLS),
             ]);
+            if tasks.counters != 0 {
+                maps.extend([
+                    ("stretch_counts", cpus * tasks.ring_stretches),
+                    ("cpu_counts", tasks.counter_cpus),
+                ]);
+                maps.extend(COUNTER_MAPS.map(|map| (map, tasks.counter_cpus)));
+            }
         }
         maps
     }
@@ -64,6 +74,7 @@ impl Watching {
             constants.push(("ring_stretches", tasks.ring_stretches));
             constants.push(("watches_priorities", u32::from(tasks.priorities)));
             constants.push(("every_switch", u32::from(tasks.every_switch)));
+            constants.push(("counters", tasks.counters));
         }
         constants
     }

@@ -211,6 +211,14 @@ pub struct TaskRecord {
     pub migrations: u64,
     /// Page faults of the thread.
     pub faults: u64,
+    /// Activations whose instructions were counted; absent without counters, like the sums over these activations.
+    pub counted: Option<u64>,
+    /// Instructions that the CPUs executed while the thread ran in counted activations.
+    pub instructions: Option<u64>,
+    /// Cycles of the CPUs' clocks in the same time; absent if an activation's cycles were not counted.
+    pub cycles: Option<u64>,
+    /// Cache misses in the same time; absent if an activation's misses were not counted.
+    pub cache_misses: Option<u64>,
     /// The system call in which the thread waits for its next activation; absent if it is not known.
     pub sleeps_in: Option<String>,
     /// Who woke the thread last: `timer`, `an interrupt`, or the name of a thread.
@@ -232,6 +240,14 @@ impl TaskRecord {
     /// Adds what a later interval says of the same thread: times and counts add up.
     pub fn add(&mut self, later: Self) {
         let sum = |one: u64, other: u64| one.saturating_add(other);
+        let either =
+            |one: Option<u64>, other: Option<u64>| one.map(|it| sum(it, other.unwrap_or(0))).or(other);
+        // Without one of them, a sum of the others would be divided by too many activations.
+        let is_only_one = [self.counted, later.counted].contains(&None);
+        let both = |one: Option<u64>, other: Option<u64>| match is_only_one {
+            true => one.or(other),
+            false => Some(sum(one?, other?)),
+        };
         *self = Self {
             run_ns: sum(self.run_ns, later.run_ns),
             preempted_ns: sum(self.preempted_ns, later.preempted_ns),
@@ -239,6 +255,10 @@ impl TaskRecord {
             quota_ns: sum(self.quota_ns, later.quota_ns),
             migrations: sum(self.migrations, later.migrations),
             faults: sum(self.faults, later.faults),
+            counted: either(self.counted, later.counted),
+            instructions: either(self.instructions, later.instructions),
+            cycles: both(self.cycles, later.cycles),
+            cache_misses: both(self.cache_misses, later.cache_misses),
             sleeps_in: later.sleeps_in.or_else(|| self.sleeps_in.take()),
             woken_by: later.woken_by.or_else(|| self.woken_by.take()),
             ..later

@@ -212,6 +212,10 @@ pub struct Activation {
     pub faults: u64,
     /// What its own work consisted of; `None` if that was not recorded.
     pub work: Option<Divided>,
+    /// What the CPUs' counters counted while it ran, with the interrupts in that time.
+    pub counts: Counts,
+    /// The same of activations of its thread that run no longer than usual; `None` if too few are known.
+    pub usual: Option<UsualCounts>,
     /// System calls in which it ran long without a sleep, in the order of time.
     pub calls: Vec<LongCall>,
     /// Samples of it, in the order of time: most of them while it ran for longer than usual.
@@ -241,6 +245,39 @@ pub struct Divided {
     pub calls_ns: u64,
     /// `None` if the kernel does not report when a page fault ends.
     pub faults_ns: Option<u64>,
+}
+
+/// What the CPUs' counters counted while a thread ran; `None` of a counter that a CPU lacks, or that did not count all the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub instructions: Option<u64>,
+    pub cycles: Option<u64>,
+    pub cache_misses: Option<u64>,
+}
+
+impl Counts {
+    /// The counts of a thread that has not run yet.
+    pub const NOTHING: Self = Self { instructions: Some(0), cycles: Some(0), cache_misses: Some(0) };
+
+    /// The counts of two times together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+        Self {
+            instructions: sum(self.instructions, other.instructions),
+            cycles: sum(self.cycles, other.cycles),
+            cache_misses: sum(self.cache_misses, other.cache_misses),
+        }
+    }
+}
+
+/// What the counters usually count in an activation: medians.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsualCounts {
+    pub counts: Counts,
+    pub run_ns: u64,
+    /// The number of activations.
+    pub activations: u64,
 }
 
 /// Where a thread was at a moment at which it ran.
@@ -542,6 +579,6 @@ impl Activation {
     pub fn until_running(&self) -> Self {
         let run_ns = self.run_ns();
         let stages = self.stages.iter().filter(|stage| stage.to_ns <= run_ns).cloned().collect();
-        Self { stages, ..self.clone() }
+        Self { stages, counts: Counts::default(), ..self.clone() }
     }
 }

@@ -12,6 +12,7 @@
 mod alone;
 mod chain;
 mod convoy;
+mod counted;
 mod functions;
 mod inversion;
 mod own;
@@ -130,6 +131,7 @@ pub fn explain(
     let mut causes = causes_of(&all, activation.response_ns(), lost);
     own::divide(&mut causes, &all, activation);
     functions::name(&mut causes, &all, activation);
+    counted::compare(&mut causes, &all, activation);
     causes
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use support::unless_refused;
-use whylate_bpf::tasks::{Activation, Doing, Stage, TaskTarget, TaskWatch, Wait};
+use whylate_bpf::tasks::{Activation, CounterEvents, Doing, Stage, TaskTarget, TaskWatch, Wait};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet, Facts};
 use whylate_host::HostRoot;
@@ -128,6 +128,36 @@ fn assert_whole(explained: &[Explained]) {
 
 fn find(causes: &[Cause], kind: CauseKind) -> Option<&Cause> {
     causes.iter().find(|cause| cause.kind == kind)
+}
+
+/// Clocks in place of counters, which most virtual machines do not have: each counts nanoseconds.
+#[test]
+fn counters_count_what_a_task_runs_and_what_others_run_in_between_is_not_counted() {
+    let _alone = alone();
+    let (cpu_clock, dummy) = ((1, 0), (1, 9));
+    let (cpus, target) =
+        (schedule::allowed_of_this_thread().unwrap(), TaskTarget::Name("wl-counted".to_owned()));
+    let clocks = CounterEvents([cpu_clock, cpu_clock, dummy]);
+    let started = TaskWatch::start_keeping(&HostRoot::real(), &cpus, &target, 0, false, clocks);
+    let Some(mut watch) = unless_refused(started) else { return };
+    assert_eq!(watch.missing_counters(), None);
+    watch.divide_own_work().unwrap();
+    let _thief = Running::start("wl-thief", last_cpu(), Some(20), || {
+        spin(Duration::from_micros(700));
+        std::thread::sleep(Duration::from_millis(2));
+    });
+    let _task = Running::start("wl-counted", last_cpu(), Some(10), || {
+        spin(Duration::from_millis(3));
+        std::thread::sleep(Duration::from_millis(3));
+    });
+    let found = follow(&mut watch, 500_000, |all| all.len() > 40);
+    assert!(found.iter().filter(|(one, _)| one.preempted_ns() > 500_000).count() > 10, "{}", found.len());
+    for (one, _) in &found {
+        let (ran_ns, counts) = (one.running_ns(), one.counts);
+        let counted_ns = counts.instructions.unwrap_or_else(|| panic!("not counted: {one:#?}"));
+        assert!(counted_ns.abs_diff(ran_ns) < ran_ns / 20 + 20_000, "{counted_ns} of {ran_ns}: {one:#?}");
+        assert_eq!((counts.cycles.is_some(), counts.cache_misses), (true, Some(0)));
+    }
 }
 
 #[test]

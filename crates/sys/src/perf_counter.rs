@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd, OwnedFd};
 use whylate_core::CpuId;
 
 /// `struct perf_event_attr` of the kernel (include/uapi/linux/perf_event.h), as far as its size of Linux 3.7
@@ -29,8 +29,26 @@ pub(crate) struct EventAttributes {
 
 const _: () = assert!(size_of::<EventAttributes>() == 96);
 
-/// `PERF_TYPE_SOFTWARE` of the same header.
-pub(crate) const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_TYPE_HARDWARE`, `PERF_TYPE_SOFTWARE` and `PERF_TYPE_HW_CACHE` of the same header.
+pub const TYPE_HARDWARE: u32 = 0;
+pub const TYPE_SOFTWARE: u32 = 1;
+pub const TYPE_CACHE: u32 = 3;
+/// `BPF_MAP_UPDATE_ELEM` of include/uapi/linux/bpf.h, and the part of `union bpf_attr` for it.
+const MAP_UPDATE: libc::c_long = 2;
+
+#[repr(C)]
+#[derive(Default)]
+struct MapChange {
+    map: u32,
+    unused: u32,
+    /// Addresses.
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+const _: () = assert!(size_of::<MapChange>() == 32);
+
 /// `PERF_FLAG_FD_CLOEXEC` of the same header.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
@@ -60,6 +78,31 @@ impl PerfCounter {
     fn of(kind: u32, config: u64, thread: libc::pid_t, cpu: Option<CpuId>) -> io::Result<Self> {
         let attributes = EventAttributes { kind, config, ..EventAttributes::default() };
         Ok(Self { file: open(attributes, thread, cpu)? })
+    }
+
+    /// Puts the counter into a BPF map of the type `BPF_MAP_TYPE_PERF_EVENT_ARRAY`, for programs on its CPU.
+    ///
+    /// # Errors
+    /// EINVAL for another map, E2BIG for a place that the map does not have.
+    pub fn put_into(&self, map: BorrowedFd<'_>, place: u32) -> io::Result<()> {
+        let value = self.file.as_raw_fd();
+        let attributes = MapChange {
+            map: map.as_raw_fd() as u32,
+            key: (&raw const place).addr() as u64,
+            value: (&raw const value).addr() as u64,
+            ..MapChange::default()
+        };
+        // SAFETY: the kernel reads `size_of::<MapChange>()` bytes from the pointer, and the key and the value, which this map's
+        // type fixes at 4 bytes each, from the addresses there; all three live until the call is over.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                MAP_UPDATE,
+                std::ptr::from_ref(&attributes).expose_provenance(),
+                size_of::<MapChange>(),
+            )
+        };
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// How often the event happened since the counter was opened.

@@ -7,7 +7,13 @@ use whylate_lab::suite::{self, LabTest};
 use whylate_lab::{Guest, LabError, Machine, Profile};
 
 /// Rows of `check --tracing` that no arm64 has, or that this program knows only on x86.
-const MISSING: [&str; 3] = ["non-maskable interrupts", "interrupts by vector", "TLB flushes by interrupts"];
+const MISSING: [&str; 4] = [
+    "non-maskable interrupts",
+    "interrupts by vector",
+    "TLB flushes by interrupts",
+    // QEMU's processors do not count them.
+    "cache misses of threads",
+];
 /// Guests in counted time are slow.
 const PATIENCE: Duration = Duration::from_secs(280);
 
@@ -20,6 +26,8 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("arm64_refuses_what_x86_alone_has", counted.clone(), refusals),
             LabTest::new("arm64_runs_every_load", counted.clone(), loads),
             LabTest::new("arm64_names_its_own_work_on_the_only_cpu", counted.clone(), own_work),
+            // QEMU counts them on no other architecture.
+            LabTest::new("arm64_tells_more_instructions_of_late_work", counted.clone(), instructions),
             // Page faults are seen at the entry of a function there.
             LabTest::new("arm64_watch_names_thieves_locks_and_pages", counted, watch::brief),
         ]);
@@ -82,5 +90,32 @@ fn own_work(guest: &mut Guest) -> Result<(), LabError> {
     let actors: Vec<&str> = spikes.iter().filter_map(|spike| spike["cause"]["actor"].as_str()).collect();
     assert!(actors.contains(&"whylate itself"), "{actors:?}");
     assert!(!actors.contains(&"whylate"), "{actors:?}");
+    Ok(())
+}
+
+/// A sum of counts may differ by this part from what the task counts itself: it includes the way to and from its sleep.
+const COUNT_TOLERANCE: f64 = 0.05;
+
+/// In QEMU each instruction takes the same time, so the other changes cannot be planted.
+fn instructions(guest: &mut Guest) -> Result<(), LabError> {
+    let (turns, result) = watch::watch(guest, "--per-wakeup", 0, &["counted"])?;
+    let mut named = 0;
+    for spike in watch::spikes_of(&result, "counted") {
+        let counters = &spike["cause"]["counters"];
+        let Some(counted) = counters["instructions"].as_f64() else { continue };
+        let Some(turn) = turns.iter().find(|turn| watch::is_of(spike, turn)) else { continue };
+        let own: f64 = turn.function.parse().unwrap_or_else(|error| panic!("{error}: {turn:?}"));
+        assert!((counted / own - 1.0).abs() < COUNT_TOLERANCE, "{own} by the task: {spike}");
+        let usual = counters["usual"]["instructions"].as_f64();
+        let is_more = usual.is_some_and(|usual| own > 3.0 * usual);
+        let change = counters["change"].as_str();
+        assert_eq!(change, is_more.then_some("more_instructions"), "{spike}");
+        let is_said =
+            |line: &Value| line.as_str().is_some_and(|it| it.starts_with("the task did more work: "));
+        let evidence = spike["cause"]["evidence"].as_array();
+        assert_eq!(evidence.is_some_and(|lines| lines.iter().any(is_said)), is_more, "{spike}");
+        named += usize::from(is_more);
+    }
+    assert!(named >= 5, "{named} of {}: {result}", turns.len());
     Ok(())
 }

@@ -143,7 +143,12 @@ fn named(guest: &mut Guest, plants: &[Planted], cpu: u32) -> Result<(), LabError
 }
 
 /// Watches the tasks and all that they start; returns what was planted and the result.
-fn watch(guest: &mut Guest, flags: &str, cpu: u32, tasks: &[&str]) -> Result<(Vec<Stall>, Value), LabError> {
+pub(crate) fn watch(
+    guest: &mut Guest,
+    flags: &str,
+    cpu: u32,
+    tasks: &[&str],
+) -> Result<(Vec<Stall>, Value), LabError> {
     let tasks = tasks.join(" ");
     let script = format!(
         "set -e\ntaskset -pc 0 $$ >/dev/null\n{LOAD_PLANT}cp /lab/task /tmp/task\nrm -rf /tmp/watch /tmp/planted\n\
@@ -158,7 +163,7 @@ fn watch(guest: &mut Guest, flags: &str, cpu: u32, tasks: &[&str]) -> Result<(Ve
 }
 
 /// The explained activations of a task.
-fn spikes_of<'r>(result: &'r Value, task: &str) -> Vec<&'r Value> {
+pub(crate) fn spikes_of<'r>(result: &'r Value, task: &str) -> Vec<&'r Value> {
     let spikes = result["cells"][0]["probes"][0]["spikes"].as_array().into_iter().flatten();
     let probe = format!("task/v-{task}");
     spikes.filter(|spike| spike["probe"] == *probe).collect()
@@ -224,7 +229,7 @@ fn overlap(spike: &Value, stall: &Stall) -> u64 {
 }
 
 /// Whether at least half of the spike lies in the stall.
-fn is_of(spike: &Value, stall: &Stall) -> bool {
+pub(crate) fn is_of(spike: &Value, stall: &Stall) -> bool {
     let inside = overlap(spike, stall);
     inside > 0 && inside * 2 >= latency(spike)
 }

@@ -3,6 +3,7 @@
 use super::Command;
 use std::mem::offset_of;
 use whylate_core::plan::Mark;
+use whylate_core::recording::Counts;
 use zerocopy::{FromBytes, FromZeros as _, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
 /// The id of a thread gives its slot.
@@ -209,6 +210,27 @@ pub(crate) struct RawStretch {
 
 const _: () = assert!(size_of::<RawStretch>() == 256 && offset_of!(RawStretch, ready_ns) == 40);
 const _: () = assert!(offset_of!(RawStretch, command) == 192);
+
+/// The counters of a CPU: bits of [`RawCounts::known`], and the map of each.
+pub(crate) const COUNTERS: usize = 3;
+pub(crate) const COUNTER_MAPS: [&str; COUNTERS] = ["instructions", "cycles", "cache_misses"];
+
+/// What the counters of a CPU counted in the time of the [`RawStretch`] at the same place: instructions, cycles, cache misses.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(crate) struct RawCounts {
+    values: [u64; COUNTERS],
+    known: u64,
+}
+
+const _: () = assert!(size_of::<RawCounts>() == 32);
+
+impl RawCounts {
+    pub(crate) fn counts(&self) -> Counts {
+        let of = |kind: usize| (self.known >> kind & 1 != 0).then_some(self.values[kind]);
+        Counts { instructions: of(0), cycles: of(1), cache_misses: of(2) }
+    }
+}
 
 /// Return addresses of a program that a sample has.
 pub(crate) const SAMPLE_DEPTH: usize = 26;
@@ -441,6 +463,8 @@ mod tests {
         {
             assert_eq!(constant(name), value as usize, "{name}");
         }
+        let counters = ["CounterInstructions", "CounterCycles", "CounterCacheMisses", "Counters"];
+        assert_eq!((names("counter"), COUNTERS), (counters.map(str::to_owned).to_vec(), 3));
         assert_eq!(constant("MARK_BYTES"), MARK_BYTES);
         assert_eq!(constant("SAMPLE_DEPTH"), SAMPLE_DEPTH);
         assert_eq!(constant("STACK_WORDS"), STACK_WORDS);

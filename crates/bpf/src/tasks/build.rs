@@ -11,7 +11,7 @@ use whylate_core::CpuId;
 use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
 use whylate_core::recording::{
-    Activation, Budget, Divided, Doing, LongCall, OwnSample, Site, Stage, Wait, Waker,
+    Activation, Budget, Counts, Divided, Doing, LongCall, OwnSample, Site, Stage, Wait, Waker,
 };
 
 /// A task with an activation of more stages than this hardly ever sleeps; the activation is given up.
@@ -83,6 +83,8 @@ pub(super) struct Track {
     /// Long system calls and samples since it got the CPU.
     calls: Vec<LongCall>,
     pub(super) samples: Vec<OwnSample>,
+    /// What was counted in the time of the record that comes next.
+    pub(super) counts: Counts,
 }
 
 /// An activation whose end was not seen: its thread ended first, or records were lost.
@@ -153,6 +155,13 @@ impl Builder {
                 let command = raw.command.text();
                 self.cuts.push(Cut { thread: raw.thread, command, cpu, at_ns: raw.end_ns, took_ns });
             }
+        }
+    }
+
+    /// What the CPUs' counters counted in the time of the thread's record that comes next.
+    pub(super) fn count(&mut self, thread: u32, counts: Counts) {
+        if counts != Counts::default() {
+            self.tracks.entry(thread).or_default().counts = counts;
         }
     }
 
@@ -332,8 +341,10 @@ impl Builder {
         } else if let Some(open) = track.open.as_mut().filter(|_| raw.run_ns > 0) {
             open.stages.push(Stage { from_ns: raw.run_ns, to_ns: raw.end_ns, cpu, what: Doing::Running });
         }
+        let counts = std::mem::take(&mut track.counts);
         if let Some(open) = &mut track.open {
             open.faults += u64::from(raw.faults);
+            open.counts = open.counts.plus(counts);
             open.calls.append(&mut track.calls);
             open.samples.append(&mut track.samples);
             let is_divided = self.divided_from_ns.is_some_and(|from_ns| open.due_ns >= from_ns);
@@ -449,6 +460,7 @@ impl Track {
                         .filter(|left| left.wait.as_ref().is_some_and(|it| !it.is_inside()))
                         .map(|left| left.site),
                     stages: until_it_ran(Stage { from_ns: due_ns, to_ns: raw.run_ns, cpu, what }, raw),
+                    counts: Counts::NOTHING,
                     ..Activation::default()
                 });
             }

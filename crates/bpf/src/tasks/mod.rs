@@ -22,6 +22,7 @@ mod triggers;
 mod unended;
 mod unwind;
 
+pub use crate::counters::CounterEvents;
 pub use build::{Cut, Watched};
 pub use choose::{Chosen, Present, TaskTarget, present, unit_group};
 pub use losses::TaskLosses;
@@ -31,13 +32,15 @@ pub use rhythm::{Activations, Doubt};
 pub use triggers::{Passed, Triggered, check_chain_mark, check_place};
 
 use crate::causes::Causes;
+use crate::counters::Counters;
 use crate::error::BpfError;
 use crate::events::{Event, event};
 use crate::grace::check_grace_periods;
 use crate::layout::tasks::{
     RawAudited, RawMarkText, RawPlace, RawSlot, RawTaskLosses, SLOT_INHERITS, SLOT_WATCHED, TASK_SLOTS,
+    TaskEvent,
 };
-use crate::object::check_namespaces;
+use crate::object::{check_namespaces, possible_cpus};
 use crate::settings::{HistogramsConfig, TaskFilter};
 use crate::watching::WatchingTasks;
 use audit::Audit;
@@ -107,6 +110,8 @@ pub struct TaskWatch {
     collisions: u64,
     lost_seen: u64,
     missing: Vec<String>,
+    /// The CPUs' counters, or why they are not read.
+    counters: Result<Counters, String>,
     suspension: Suspension,
     /// `None` until the own work of a thread took long, or where the kernel takes no samples.
     sampler: Option<Sampler>,
@@ -127,16 +132,18 @@ pub struct TaskWatch {
 impl TaskWatch {
     /// Begins to watch tasks wherever they run among `cpus`.
     pub fn start(host: &HostRoot, cpus: &CpuSet, target: &TaskTarget) -> Result<Self, BpfError> {
-        Self::start_keeping(host, cpus, target, 0, false)
+        Self::start_keeping(host, cpus, target, 0, false, CounterEvents::default())
     }
 
-    /// The same, with room for what the CPUs do in that time; with `every_switch` also where no watched task is concerned.
+    /// The same, with room for what the CPUs do in that time; with `every_switch` also where no watched task is concerned. `counted`
+    /// are the events that are counted while watched tasks run.
     pub fn start_keeping(
         host: &HostRoot,
         cpus: &CpuSet,
         target: &TaskTarget,
         keep_ns: u64,
         every_switch: bool,
+        counted: CounterEvents,
     ) -> Result<Self, BpfError> {
         check_namespaces().and_then(|()| check_grace_periods(host))?;
         let mut config = HistogramsConfig::new(cpus.clone());
@@ -149,7 +156,15 @@ impl TaskWatch {
             }
             TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
         }
-        let tasks = WatchingTasks { ring_stretches: RING_STRETCHES, priorities, keep_ns, every_switch };
+        let counters = Counters::find(host, cpus, counted);
+        let tasks = WatchingTasks {
+            ring_stretches: RING_STRETCHES,
+            priorities,
+            keep_ns,
+            every_switch,
+            counters: counters.as_ref().map_or(0, Counters::kinds),
+            counter_cpus: possible_cpus()? as u32,
+        };
         let mut causes = Causes::start_watching(host, cpus, &config, Some(tasks))?;
         let mut missing: Vec<String> = causes
             .facilities()
@@ -163,7 +178,8 @@ impl TaskWatch {
             }
             missing.extend(reason.map(|reason| format!("{name}: {reason}")));
         }
-        let rings = StretchRings::map(causes.histograms().object(), cpus.len(), RING_STRETCHES)?;
+        let object = causes.histograms().object();
+        let rings = StretchRings::map(object, cpus.len(), RING_STRETCHES, counters.is_ok())?;
         let mut watch = Self {
             host: host.clone(),
             target: target.clone(),
@@ -177,6 +193,7 @@ impl TaskWatch {
             collisions: 0,
             lost_seen: 0,
             missing,
+            counters,
             suspension: Suspension::new(Clocks::read()),
             sampler: None,
             pieces: StackPieces::default(),
@@ -244,7 +261,8 @@ impl TaskWatch {
         self.is_guest = true;
     }
 
-    /// Records from now on what the own work of activations consists of: system calls, page faults and the rest.
+    /// Records from now on what the own work of activations consists of: system calls, page faults and the rest, and what the CPUs'
+    /// counters count.
     ///
     /// # Errors
     /// When the kernel takes no programs any more.
@@ -253,6 +271,7 @@ impl TaskWatch {
             return Ok(());
         }
         self.time_faults()?;
+        self.count();
         let reason = self.causes.attach(&CALLS)?;
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
@@ -268,6 +287,20 @@ impl TaskWatch {
             Err(error) => self.missing.push(format!("functions of programs: {error}")),
         }
         Ok(())
+    }
+
+    /// Whether the own work of some activation was too long.
+    pub fn divides_own_work(&self) -> bool {
+        self.builder.divided_from_ns.is_some()
+    }
+
+    /// Starts the counters of the CPUs that are online, if they are not started.
+    fn count(&mut self) {
+        let object = self.causes.histograms().object_mut();
+        let failed = self.counters.as_mut().ok().and_then(|it| it.install(&self.host, object).err());
+        if let Some(error) = failed {
+            self.counters = Err(error.to_string());
+        }
     }
 
     fn time_faults(&mut self) -> Result<(), BpfError> {
@@ -301,11 +334,19 @@ impl TaskWatch {
         &self.missing
     }
 
-    /// Looks for new tasks if the kernel does not report all that come and go.
+    /// Why instructions and cycles are not counted, or what of it; `None` if all is.
+    pub fn missing_counters(&self) -> Option<String> {
+        self.counters.as_ref().map_or_else(|reason| Some(reason.clone()), Counters::missing)
+    }
+
+    /// Looks for new tasks if the kernel does not report all that come and go, and for CPUs that came online.
     ///
     /// # Errors
     /// When the kernel does not take the change.
     pub fn look_for_tasks(&mut self) -> Result<(), BpfError> {
+        if self.divides_own_work() {
+            self.count();
+        }
         // For all other targets the programs see which tasks come and go.
         let is_reported = !matches!(self.target, TaskTarget::Group(_) | TaskTarget::Process(_));
         if std::mem::replace(&mut self.has_looked, true) && is_reported {
@@ -381,8 +422,11 @@ impl TaskWatch {
         let host = &self.host;
         let owner = |process, thread, is_shared| choose::owner(host, process, thread, is_shared);
         let taken = self.rings.take(now_ns);
-        for (cpu, raw) in &taken {
+        for (cpu, raw, counts) in &taken {
             self.frequencies.take(host, raw);
+            if raw.kind == TaskEvent::Stretch {
+                self.builder.count(raw.thread, counts.counts());
+            }
             self.builder.take(*cpu, raw, &owner);
             self.triggered.extend(Triggered::of(raw));
             self.passed.extend(Passed::of(*cpu, raw));

@@ -1,16 +1,19 @@
 //! The rings of records of watched tasks, mapped; read one after another, in the order of their times.
 
 use crate::error::BpfError;
-use crate::layout::tasks::RawStretch;
+use crate::layout::tasks::{RawCounts, RawStretch};
 use crate::object::Object;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use whylate_core::CpuId;
 use whylate_sys::shared::SharedWords;
-use zerocopy::{IntoBytes as _, TryFromBytes as _};
+use zerocopy::{FromBytes as _, IntoBytes as _, TryFromBytes as _};
 
 /// The map that they lie in.
 const MAP: &str = "stretches";
 const WORDS: usize = size_of::<RawStretch>() / 8;
+/// The map of what was counted, with the same places.
+const COUNTS: &str = "stretch_counts";
+const COUNT_WORDS: usize = size_of::<RawCounts>() / 8;
 /// A record may be read this much later than a newer record of another CPU; records are held back for this time.
 const SETTLED_NS: u64 = 1_000_000;
 /// If a record is still missing this long after a later one of the same CPU was written, it will never come: `take_number()`
@@ -22,11 +25,12 @@ const LATER_MAX: u64 = 64;
 /// The rings, one after another: `[ring][record]`.
 pub(super) struct StretchRings {
     words: SharedWords,
+    counts: Option<SharedWords>,
     ring_stretches: u64,
     /// The number of the next record to read, for each ring.
     next: Vec<u64>,
     /// Records that were read and not handed out yet.
-    waiting: Vec<(CpuId, RawStretch)>,
+    waiting: Vec<(CpuId, RawStretch, RawCounts)>,
     /// How many of them were read last.
     fresh: usize,
     /// Records that were overwritten before they were read.
@@ -35,11 +39,19 @@ pub(super) struct StretchRings {
 
 impl StretchRings {
     /// Maps `count` rings of that size.
-    pub(super) fn map(object: &Object, count: usize, ring_stretches: u32) -> Result<Self, BpfError> {
-        let words = SharedWords::of_map(object.array_file(MAP)?, count * ring_stretches as usize * WORDS)
-            .map_err(|error| BpfError::map(MAP, &error))?;
+    pub(super) fn map(
+        object: &Object,
+        count: usize,
+        ring_stretches: u32,
+        has_counts: bool,
+    ) -> Result<Self, BpfError> {
+        let map = |name: &str, words: usize| {
+            SharedWords::of_map(object.array_file(name)?, count * ring_stretches as usize * words)
+                .map_err(|error| BpfError::map(name, &error))
+        };
+        let (words, counts) = (map(MAP, WORDS)?, has_counts.then(|| map(COUNTS, COUNT_WORDS)).transpose()?);
         let (next, waiting) = (vec![0; count], Vec::new());
-        Ok(Self { words, ring_stretches: ring_stretches.into(), next, waiting, fresh: 0, lost: 0 })
+        Ok(Self { words, counts, ring_stretches: ring_stretches.into(), next, waiting, fresh: 0, lost: 0 })
     }
 
     /// Records that were overwritten before they were read.
@@ -58,7 +70,10 @@ impl StretchRings {
         }
         while number < written {
             match self.record(ring, number) {
-                Some(found) if found.number == number + 1 => self.waiting.push((cpu, found)),
+                Some(found) if found.number == number + 1 => {
+                    let counts = self.counts(ring, number);
+                    self.waiting.push((cpu, found, counts));
+                }
                 Some(found) if found.number <= number => {
                     // Otherwise it is just being written.
                     if !self.is_given_up(ring, number, written, now_ns) {
@@ -80,7 +95,7 @@ impl StretchRings {
         let before = self.waiting.len();
         let read = self.waiting.len() - self.fresh.min(self.waiting.len());
         let mut place = 0;
-        self.waiting.retain(|(of, it)| {
+        self.waiting.retain(|(of, it, _)| {
             place += 1;
             place <= read || *of != cpu || it.number > overwritten
         });
@@ -89,10 +104,10 @@ impl StretchRings {
 
     /// The records that ended so long before `now_ns` that no other CPU can still deliver an earlier one, in the order of
     /// their ends.
-    pub(super) fn take(&mut self, now_ns: u64) -> Vec<(CpuId, RawStretch)> {
+    pub(super) fn take(&mut self, now_ns: u64) -> Vec<(CpuId, RawStretch, RawCounts)> {
         let until_ns = now_ns.saturating_sub(SETTLED_NS);
-        let mut taken: Vec<_> = self.waiting.extract_if(.., |(_, it)| it.end_ns <= until_ns).collect();
-        taken.sort_by_key(|(_, it)| it.end_ns);
+        let mut taken: Vec<_> = self.waiting.extract_if(.., |(_, it, _)| it.end_ns <= until_ns).collect();
+        taken.sort_by_key(|(_, it, _)| it.end_ns);
         taken
     }
 
@@ -102,6 +117,15 @@ impl StretchRings {
             let record = self.record(ring, later).filter(|record| record.number == later + 1);
             record.is_some_and(|record| record.end_ns + GIVEN_UP_NS < now_ns)
         })
+    }
+
+    /// What was counted in the time of the record at the place of that number, which [`Self::confirm`] checks.
+    fn counts(&self, ring: usize, number: u64) -> RawCounts {
+        let Some(counts) = &self.counts else { return RawCounts::default() };
+        let place = ring as u64 * self.ring_stretches + number % self.ring_stretches;
+        let words = &counts.words()[place as usize * COUNT_WORDS..][..COUNT_WORDS];
+        let values: [u64; COUNT_WORDS] = std::array::from_fn(|word| words[word].load(Relaxed));
+        RawCounts::read_from_bytes(values.as_bytes()).unwrap_or_default()
     }
 
     /// The record at the place of that number; `None` if its contents are not valid.
@@ -128,8 +152,15 @@ mod tests {
     #[test]
     fn a_number_that_was_given_up_holds_nothing_up_for_long() {
         let words = SharedWords::create(8 * WORDS).unwrap();
-        let mut rings =
-            StretchRings { words, ring_stretches: 8, next: vec![0], waiting: Vec::new(), fresh: 0, lost: 0 };
+        let mut rings = StretchRings {
+            words,
+            counts: None,
+            ring_stretches: 8,
+            next: vec![0],
+            waiting: Vec::new(),
+            fresh: 0,
+            lost: 0,
+        };
         let cpu = CpuId(3);
         let write = |rings: &StretchRings, number: usize, end_ns: u64| {
             let record = &rings.words.words()[number * WORDS..][..WORDS];
@@ -143,7 +174,7 @@ mod tests {
         }
         let read = |rings: &mut StretchRings, now_ns: u64| {
             rings.read(0, cpu, 4, now_ns);
-            rings.waiting.iter().map(|(_, record)| record.number).collect::<Vec<u64>>()
+            rings.waiting.iter().map(|(_, record, _)| record.number).collect::<Vec<u64>>()
         };
         assert_eq!(read(&mut rings, 90), [1], "the second may be being written");
         assert_eq!(read(&mut rings, GIVEN_UP_NS + 71), [1, 3, 4]);

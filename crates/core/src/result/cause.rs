@@ -38,6 +38,8 @@ pub struct Cause {
     pub parts: Vec<CausePart>,
     /// Samples of a task's own work; absent if none were taken.
     pub samples: Option<OwnSamples>,
+    /// What the CPUs' counters show of a task's own work; absent without counters.
+    pub counters: Option<OwnCounters>,
     /// The sources of the evidence, if a trace of the spike was kept; otherwise empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<CauseSource>,
@@ -72,6 +74,64 @@ pub struct OwnSamples {
     /// The calls as a tree: after each call come its own calls, one level deeper. Calls in few samples are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<SampledCall>,
+}
+
+/// What the CPUs' counters show of a task's own work: whether it was more work, or slower work.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct OwnCounters {
+    /// The figures of this activation.
+    #[serde(flatten)]
+    pub here: CountedWork,
+    /// The medians of the thread's ordinary activations. Absent if too few are known.
+    pub usual: Option<CountedWork>,
+    /// The number of ordinary activations.
+    pub activations: Option<u64>,
+    /// What made the activation longer than usual; absent if the counters do not say.
+    pub change: Option<WorkChange>,
+    /// How sure `change` is, in [0, 1].
+    pub confidence: Option<f64>,
+}
+
+/// What was counted while a thread ran in an activation, with the interrupts in that time.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CountedWork {
+    /// How long the thread ran.
+    pub run_ns: u64,
+    /// Instructions that the CPUs executed.
+    pub instructions: u64,
+    /// Cycles of the CPUs' clocks; absent if a CPU does not count them.
+    pub cycles: Option<u64>,
+    /// Misses of the last-level cache, or of the cache that the kernel's event `cache-misses` counts; absent if a CPU does not
+    /// count them.
+    pub cache_misses: Option<u64>,
+}
+
+/// Why own work takes longer than usual.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkChange {
+    /// More instructions: the thread's path through its program was longer.
+    MoreInstructions,
+    /// More cycles for each instruction, and more cache misses.
+    MoreCacheMisses,
+    /// More cycles for each instruction, for another reason or an unknown one.
+    MoreCycles,
+    /// More time for each cycle: a lower clock frequency, or time that a hypervisor took.
+    SlowerCycles,
+}
+
+impl WorkChange {
+    /// As texts name it.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::MoreInstructions => "more instructions",
+            Self::MoreCacheMisses => "more cache misses",
+            Self::MoreCycles => "more cycles for each instruction",
+            Self::SlowerCycles => "more time for each cycle",
+        }
+    }
 }
 
 /// A call on the stacks of samples.
@@ -164,6 +224,7 @@ impl Cause {
             evidence: Vec::new(),
             parts: Vec::new(),
             samples: None,
+            counters: None,
             sources: Vec::new(),
         }
     }

@@ -38,7 +38,8 @@ mod trigger;
 pub use audit::{AuditFindings, AuditKind, AuditRecord, audited};
 pub use bisect::{BISECT_FORMAT, BisectGroup, BisectOutcome, BisectResult};
 pub use cause::{
-    Cause, CauseClass, CauseKind, CausePart, CauseSource, OwnSamples, PartKind, SampledCall, SampledFunction,
+    Cause, CauseClass, CauseKind, CausePart, CauseSource, CountedWork, OwnCounters, OwnSamples, PartKind,
+    SampledCall, SampledFunction, WorkChange,
 };
 pub use chain::{ChainDoing, ChainPart, ChainPath, ChainRecord, ChainResult};
 pub use check::{CHECK_FORMAT, CheckResult, Evidence, Finding, Severity, Theme};

@@ -322,6 +322,8 @@ codes! {
     NotSealed = "not-sealed";
     /// Traces of spikes cannot be recorded.
     NoTraces = "no-traces";
+    /// The CPUs' counters of instructions, cycles or cache misses cannot be read: the cause `own_work` does not say whether the task did more work, or the same work more slowly.
+    NoWorkCounters = "no-work-counters";
     /// No wake-up was counted: the histograms are empty.
     NoWakeups = "no-wakeups";
     /// Output of the command could not be kept.

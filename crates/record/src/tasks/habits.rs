@@ -1,8 +1,8 @@
 //! What watched threads do in ordinary and in long activations, by the samples that are taken of these.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use whylate_core::recording::{Activation, Doing, Habits, OwnSample, Profile, Stage};
+use whylate_core::recording::{Activation, Counts, Doing, Habits, OwnSample, Profile, Stage, UsualCounts};
 
 /// The usual running time is the median of this number of runs; of fewer at first.
 const RUNS_KEPT: usize = 64;
@@ -12,6 +12,9 @@ const LEAST_NS: u64 = 250_000;
 /// The newest samples are kept.
 const STACKS_MAX: usize = 400;
 const THREADS_MAX: usize = 64;
+/// The counters' usual figures are the medians of this number of ordinary activations; of fewer at first.
+const COUNTS_KEPT: usize = 64;
+const COUNTS_LEAST: usize = 8;
 
 #[derive(Default)]
 pub(super) struct ThreadHabits(BTreeMap<u32, OneThread>);
@@ -24,6 +27,8 @@ struct OneThread {
     ordinary: Counted,
     long: Counted,
     habits: Arc<Habits>,
+    /// What was counted in ordinary activations, with their running times; the newest ones.
+    counts: VecDeque<(Counts, u64)>,
 }
 
 /// The number of activations and samples of a profile.
@@ -51,6 +56,13 @@ impl ThreadHabits {
     }
 }
 
+impl ThreadHabits {
+    /// What the counters show of its ordinary activations, if enough are known.
+    pub(super) fn usual_counts(&self, thread: u32) -> Option<UsualCounts> {
+        self.0.get(&thread)?.usual()
+    }
+}
+
 impl OneThread {
     fn note(&mut self, activation: &Activation) {
         let ran_ns = running(activation, 0);
@@ -65,12 +77,40 @@ impl OneThread {
             return;
         }
         if ran_ns <= self.longest_ns {
+            if activation.counts.instructions.is_some() {
+                self.counts.truncate(COUNTS_KEPT - 1);
+                self.counts.push_front((activation.counts, ran_ns));
+            }
             self.ordinary.add(&activation.samples, ran_ns, &mut self.habits, |it| &mut it.ordinary);
         } else if let Some(first) = activation.samples.first() {
             let sampled_ns = running(activation, first.at_ns);
             self.long.add(&activation.samples, sampled_ns, &mut self.habits, |it| &mut it.long);
         }
     }
+}
+
+impl OneThread {
+    /// What the counters show of ordinary activations, if enough are known.
+    fn usual(&self) -> Option<UsualCounts> {
+        let of = |value: fn(&Counts) -> Option<u64>| {
+            median(self.counts.iter().filter_map(|(counts, _)| value(counts)).collect())
+        };
+        let instructions = of(|counts| counts.instructions)?;
+        Some(UsualCounts {
+            counts: Counts {
+                instructions: Some(instructions),
+                cycles: of(|counts| counts.cycles),
+                cache_misses: of(|counts| counts.cache_misses),
+            },
+            run_ns: median(self.counts.iter().map(|(_, run_ns)| *run_ns).collect())?,
+            activations: self.counts.len() as u64,
+        })
+    }
+}
+
+fn median(mut values: Vec<u64>) -> Option<u64> {
+    let middle = values.len() / 2;
+    (values.len() >= COUNTS_LEAST).then(|| *values.select_nth_unstable(middle).1)
 }
 
 impl Counted {
@@ -120,6 +160,23 @@ mod tests {
             samples: function.map(sample).into_iter().collect(),
             ..Activation::default()
         }
+    }
+
+    #[test]
+    fn the_usual_counts_are_medians_of_activations_that_run_no_longer_than_usual() {
+        let counted = |nth: u64, ran_ns: u64, cycles: Option<u64>| Activation {
+            counts: Counts { instructions: Some(1_000 + nth), cycles, cache_misses: None },
+            ..activation(ran_ns, None)
+        };
+        let mut threads = ThreadHabits::default();
+        threads.note(&(0..RUNS_LEAST as u64).map(|nth| counted(nth, 400_000, None)).collect::<Vec<_>>());
+        assert_eq!(threads.usual_counts(7), None, "one activation is too few");
+        let long = counted(9_000_000, 900_000, Some(1));
+        let some: Vec<Activation> = (0..10).map(|nth| counted(nth, 400_000 + nth, Some(50 * nth))).collect();
+        threads.note(&[vec![long.clone(), long], some].concat());
+        let usual = threads.usual_counts(7).unwrap();
+        let counts = Counts { instructions: Some(1_005), cycles: Some(250), cache_misses: None };
+        assert_eq!((usual.counts, usual.run_ns, usual.activations), (counts, 400_004, 11));
     }
 
     fn names(profile: &Profile) -> Vec<&str> {

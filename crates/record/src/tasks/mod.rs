@@ -158,6 +158,7 @@ impl TaskExplainer {
     fn with_names(&self, watch: &mut TaskWatch, activation: &Activation) -> Activation {
         let mut named = activation.clone();
         named.habits = self.threads.of(activation.thread.pid);
+        named.usual = self.threads.usual_counts(activation.thread.pid);
         for stage in &mut named.stages {
             let Doing::Blocked { wait, .. } = &mut stage.what else { continue };
             let object = match wait {

@@ -11,7 +11,7 @@ use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
 use whylate_core::quantity::{OVERRUNS, TASK};
 use whylate_core::result::{
-    Cause, CpuResult, HourResult, PartResult, ProbeResult, Quantiles, RunResult, Spike,
+    Cause, CpuResult, HourResult, OwnCounters, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
 
 const PROBE: &str = "task";
@@ -33,6 +33,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let rows = probes().flat_map(|(cell, probe)| of_cell(&cell.name, probe)).collect();
     let mut sections = section(rows, worst, meaning(probes().map(|(_, probe)| probe)));
     sections.extend(functions(probes().flat_map(|(_, probe)| &probe.spikes)));
+    sections.extend(counters(probes().flat_map(|(_, probe)| &probe.spikes)));
     sections.extend(probes().flat_map(|(_, probe)| hours(probe)));
     sections
 }
@@ -50,17 +51,7 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
         Column::number("time"),
         Column::number("ordinary time"),
     ];
-    let sampled = |spike: &'r Spike| {
-        let mut causes = std::iter::once(&spike.cause).chain(&spike.also);
-        let name = SeriesName::of(spike.probe.as_deref()?);
-        // What a wake-up latency consists of is in the response.
-        name.part
-            .is_none()
-            .then(|| Some((name.series?, spike, causes.find_map(|it| it.samples.as_ref())?)))?
-    };
-    let mut all: Vec<_> = spikes.filter_map(sampled).collect();
-    all.order_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
-    all.truncate(WORST_MAX);
+    let all = longest(spikes, |cause| cause.samples.as_ref());
     let rows = all.iter().flat_map(|(thread, spike, samples)| {
         let part = |number: u64| share(number as f64 / samples.count.max(1) as f64);
         (0..).zip(samples.functions.iter().take(FUNCTIONS_MAX)).map(move |(nth, it)| {
@@ -95,6 +86,65 @@ fn functions<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
     let section = Section::new("functions", "Functions in which late threads ran").depth(Depth::Detail);
     let pictures = Block::Aside(Section::default().with(Block::note(colours)).with_all(flames));
     vec![section.with(Table::new(columns, rows)).with(note).with(pictures)]
+}
+
+/// The longest responses of which a cause has that, with their threads.
+fn longest<'r, T>(
+    spikes: impl Iterator<Item = &'r Spike>,
+    of: impl Fn(&'r Cause) -> Option<&'r T>,
+) -> Vec<(&'r str, &'r Spike, &'r T)> {
+    let found = |spike: &'r Spike| {
+        let mut causes = std::iter::once(&spike.cause).chain(&spike.also);
+        let name = SeriesName::of(spike.probe.as_deref()?);
+        // What a wake-up latency consists of is in the response.
+        name.part.is_none().then(|| Some((name.series?, spike, causes.find_map(&of)?)))?
+    };
+    let mut all: Vec<_> = spikes.filter_map(found).collect();
+    all.order_by_key(|(_, spike, _)| Reverse(spike.latency_ns));
+    all.truncate(WORST_MAX);
+    all
+}
+
+/// What the CPUs' counters show of the own work of the worst responses.
+fn counters<'r>(spikes: impl Iterator<Item = &'r Spike>) -> Vec<Section> {
+    let columns = vec![
+        Column::number("response"),
+        Column::text("thread"),
+        Column::number("ran"),
+        Column::number("usually"),
+        Column::number("instructions"),
+        Column::number("usually"),
+        Column::number("cycles"),
+        Column::number("usually"),
+        Column::number("cache misses"),
+        Column::number("usually"),
+        Column::text("longer by").wraps(),
+    ];
+    let row = |(thread, spike, it): (&str, &Spike, &OwnCounters)| {
+        let (here, usual) = (&it.here, it.usual.as_ref());
+        let number = |of: Option<u64>| Cell::from(of.map(count));
+        Row::of::<Cell>([
+            nanoseconds(spike.latency_ns).into(),
+            thread.to_owned().into(),
+            nanoseconds(here.run_ns).into(),
+            usual.map(|usual| nanoseconds(usual.run_ns)).into(),
+            count(here.instructions).into(),
+            number(usual.map(|usual| usual.instructions)),
+            number(here.cycles),
+            number(usual.and_then(|usual| usual.cycles)),
+            number(here.cache_misses),
+            number(usual.and_then(|usual| usual.cache_misses)),
+            it.change.map(|change| change.describe().to_owned()).into(),
+        ])
+    };
+    let all = longest(spikes, |cause| cause.counters.as_ref());
+    let rows = all.iter().copied().map(row).collect();
+    let note = Block::note(
+        "The CPUs count while the thread runs, also in interrupts. The usual figures are medians of activations that run no longer than \
+         usual.",
+    );
+    let section = Section::new("counters", "Instructions and cycles of late threads").depth(Depth::Detail);
+    if all.is_empty() { Vec::new() } else { vec![section.with(Table::new(columns, rows)).with(note)] }
 }
 
 /// The worst responses of each hour.

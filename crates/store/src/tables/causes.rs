@@ -21,6 +21,8 @@ pub(crate) struct CauseRow {
     parts: Option<String>,
     /// As JSON.
     samples: Option<String>,
+    /// As JSON.
+    counters: Option<String>,
     lost: u64,
 }
 
@@ -45,6 +47,7 @@ impl Table for CauseRow {
         Dictionary "lost" row.lost,
         Dictionary "parts" row.parts,
         Dictionary "samples" row.samples,
+        Dictionary "counters" row.counters,
     ];
 }
 
@@ -69,7 +72,19 @@ impl Record for SpikeCauses {
                 let parts =
                     (!cause.parts.is_empty()).then(|| serde_json::to_string(&cause.parts).ok()).flatten();
                 let samples = cause.samples.as_ref().and_then(|it| serde_json::to_string(it).ok());
-                let row = CauseRow { cpu, at_ns, latency_ns, rank, cause, evidence, parts, samples, lost };
+                let counters = cause.counters.as_ref().and_then(|it| serde_json::to_string(it).ok());
+                let row = CauseRow {
+                    cpu,
+                    at_ns,
+                    latency_ns,
+                    rank,
+                    cause,
+                    evidence,
+                    parts,
+                    samples,
+                    counters,
+                    lost,
+                };
                 (Arc::clone(key), row)
             })
         });
@@ -79,11 +94,13 @@ impl Record for SpikeCauses {
     fn from_rows(rows: Vec<Keyed<CauseRow, RowKey>>) -> Vec<Keyed<Self, RowKey>> {
         let mut spikes: Vec<Keyed<Self, RowKey>> = Vec::new();
         for (key, row) in rows {
-            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, parts, samples, cause } = row;
+            let CauseRow { cpu, at_ns, latency_ns, lost, rank, evidence, parts, samples, counters, cause } =
+                row;
             let evidence = evidence.split('\n').filter(|line| !line.is_empty()).map(str::to_owned);
             let parts = parts.and_then(|parts| serde_json::from_str(&parts).ok()).unwrap_or_default();
             let samples = samples.and_then(|samples| serde_json::from_str(&samples).ok());
-            let cause = Cause { evidence: evidence.collect(), parts, samples, ..cause };
+            let counters = counters.and_then(|counters| serde_json::from_str(&counters).ok());
+            let cause = Cause { evidence: evidence.collect(), parts, samples, counters, ..cause };
             let same = |(known, spike): &&mut Keyed<Self, RowKey>| {
                 *known == key && (spike.cpu, spike.at_ns) == (cpu, at_ns)
             };

@@ -22,6 +22,10 @@ impl Table for Spanned<TaskRecord> {
         Delta "quota_ns" row.record.quota_ns,
         Delta "migrations" row.record.migrations,
         Delta "faults" row.record.faults,
+        Delta "counted" row.record.counted,
+        Delta "instructions" row.record.instructions,
+        Delta "cycles" row.record.cycles,
+        Delta "cache_misses" row.record.cache_misses,
         Dictionary "sleeps_in" row.record.sleeps_in,
         Dictionary "woken_by" row.record.woken_by,
     ];

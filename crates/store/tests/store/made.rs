@@ -10,8 +10,8 @@ use whylate_core::record::{
     SourceRecord, SpikeCauses, SpikeRecord, TaskRecord,
 };
 use whylate_core::result::{
-    AuditKind, AuditRecord, Cause, CauseKind, ChainDoing, ChainPart, ChainPath, ChainRecord, HwlatSample,
-    TriggerMoment, TriggerRecord, TriggerThread,
+    AuditKind, AuditRecord, Cause, CauseKind, ChainDoing, ChainPart, ChainPath, ChainRecord, CountedWork,
+    HwlatSample, OwnCounters, TriggerMoment, TriggerRecord, TriggerThread, WorkChange,
 };
 use whylate_core::{CpuId, Facts, Plan};
 use whylate_store::{
@@ -139,6 +139,13 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
         share: Some(0.75),
         confidence: Some(0.95),
         evidence: vec!["late; and so".to_owned(), "90.0 us".to_owned()],
+        counters: Some(OwnCounters {
+            here: CountedWork { run_ns: 9, instructions: 70, cycles: None, cache_misses: Some(1) },
+            usual: Some(CountedWork { run_ns: 3, instructions: 20, ..CountedWork::default() }),
+            activations: Some(8),
+            change: Some(WorkChange::MoreInstructions),
+            confidence: Some(0.75),
+        }),
         ..Cause::new(CauseKind::IrqsOff)
     };
     let explained = |causes, at_ns| SpikeCauses {
@@ -178,6 +185,10 @@ pub(crate) fn rows(cell: &str, repeat: u32, second: u64) -> Rows {
             quota_ns: 6,
             migrations: 5,
             faults: 4,
+            counted: Some(3),
+            instructions: Some(12_100_000),
+            cycles: None,
+            cache_misses: sleeps_in.map(|_| 42),
             sleeps_in: sleeps_in.map(str::to_owned),
             woken_by: None,
         };

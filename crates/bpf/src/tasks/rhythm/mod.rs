@@ -682,6 +682,7 @@ fn join(open: &mut Activation, part: Activation) {
         }
     }
     open.faults += part.faults;
+    open.counts = open.counts.plus(part.counts);
     open.work = open.work.zip(part.work).map(|(one, other)| Divided {
         calls_ns: one.calls_ns + other.calls_ns,
         faults_ns: one.faults_ns.zip(other.faults_ns).map(|(one, other)| one + other),

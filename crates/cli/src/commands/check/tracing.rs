@@ -59,7 +59,7 @@ const TRACERS: [(&str, &str, &str); 4] = [
 /// The effect of a histogram that cannot be counted.
 const EMPTY: &str = "this histogram stays empty";
 
-const MEANINGS: [Meaning; 25] = [
+const MEANINGS: [Meaning; 27] = [
     Meaning {
         name: "BPF programs",
         source: "tracing programs with BTF",
@@ -190,6 +190,18 @@ const MEANINGS: [Meaning; 25] = [
         name: "TLB flushes by interrupts",
         source: "the processor",
         effect: "TLB flushes that the processor broadcasts are not counted; these flushes interrupt no CPU",
+        fix: "",
+    },
+    Meaning {
+        name: "instructions and cycles of threads",
+        source: "performance counters (PMU) of the CPUs",
+        effect: "`watch` does not say whether late own work was more work, or the same work more slowly",
+        fix: "use a real machine, or a hypervisor that gives the guest a PMU and does not trap each reading",
+    },
+    Meaning {
+        name: "cache misses of threads",
+        source: "performance counters (PMU) of the CPUs",
+        effect: "`watch` does not say whether memory made late own work slower",
         fix: "",
     },
     Meaning {

@@ -229,6 +229,7 @@ impl Lane {
             Waker::Interrupt => Some("an interrupt".to_owned()),
             Waker::Thread(_, command) => Some(command.clone()),
         };
+        let counts = activation.counts;
         self.record.add(TaskRecord {
             cpu: self.home,
             series: None,
@@ -242,6 +243,10 @@ impl Lane {
             quota_ns: activation.quota_ns(),
             migrations: activation.migrations,
             faults: activation.faults,
+            counted: counts.instructions.map(|_| 1),
+            instructions: counts.instructions,
+            cycles: counts.instructions.and(counts.cycles),
+            cache_misses: counts.instructions.and(counts.cache_misses),
             sleeps_in,
             woken_by,
         });

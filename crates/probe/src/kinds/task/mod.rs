@@ -446,6 +446,12 @@ impl Watching {
             let text = format!("watched tasks: {}", missing.join("; "));
             warnings.push(Warning::new(WarningCode::CausesIncomplete, text));
         }
+        if let Some(missing) = self.watch.missing_counters() {
+            let text = format!(
+                "watched tasks: whether late own work was more work or slower work is not known: {missing}"
+            );
+            warnings.push(Warning::new(WarningCode::NoWorkCounters, text));
+        }
         let losses = self.watch.losses();
         let missed =
             ["event was missed", "events were missed"].map(|it| format!("{it} ({})", losses.missed_at));

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::io;
 use whylate_bpf::BpfError;
 use whylate_bpf::tasks::{
-    Activation, Activations, Cut, Doubt, OwnTaskWatch, Passed, TaskLosses, TaskTarget, TaskWatch, Triggered,
-    Watched,
+    Activation, Activations, CounterEvents, Cut, Doubt, OwnTaskWatch, Passed, TaskLosses, TaskTarget,
+    TaskWatch, Triggered, Watched,
 };
 use whylate_core::plan::{ChainMark, Mark, Per, Trigger};
 use whylate_core::result::AuditRecord;
@@ -54,7 +54,9 @@ impl Source {
             Per::Wakeup => Activations::PerWakeup,
             Per::Period(period) => Activations::PerPeriod(period.map(|period| period.0)),
         };
-        let refusal = match TaskWatch::start_keeping(host, cpus, target, kept.ns, kept.every_switch) {
+        let counted = CounterEvents::default();
+        let started = TaskWatch::start_keeping(host, cpus, target, kept.ns, kept.every_switch, counted);
+        let refusal = match started {
             Ok(mut watch) => {
                 if let Some(marks) = marks {
                     watch.mark(marks).map_err(|error| failed(&error))?;
@@ -293,6 +295,14 @@ impl Source {
                 };
                 Some(format!("{WITHOUT_PROGRAMS}{others}. Reason: {refusal}"))
             }
+        }
+    }
+
+    /// Why the CPUs' counters are not read, or which of them; `None` where this makes no difference.
+    pub(super) fn missing_counters(&self) -> Option<String> {
+        match self {
+            Self::Kernel(watch, _) if watch.divides_own_work() => watch.missing_counters(),
+            Self::Kernel(..) | Self::Own(..) => None,
         }
     }
 
