@@ -24,6 +24,9 @@ const FUNCTIONS_MAX: usize = 24;
 /// The most calls that are kept; calls in a smaller part of the samples are not.
 const CALLS_MAX: usize = 96;
 const CALLS_PART: usize = 50;
+/// What Java needs for names of methods and their callers; its map has what was compiled until then.
+const JAVA: &str = "start java with -XX:+PreserveFramePointer, and run `jcmd PID Compiler.perfmap` (JDK 17) \
+                    during the watch";
 /// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
@@ -270,11 +273,25 @@ fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
     let innermost = stacks.iter().filter_map(|stack| stack.first());
     let unnamed: Vec<&Frame> = innermost.filter(|frame| !frame.is_named).collect();
     if let Some(frame) = unnamed.first().filter(|_| unnamed.len() >= half) {
-        return Some(format!(
-            "{} has no symbols for the sampled addresses: build it without strip and -s, or install its \
-             debug symbols",
-            frame.file
-        ));
+        return Some(match frame.file.as_str() {
+            "Java" => format!("methods have no names: {JAVA}"),
+            "Node.js" => "functions have no names: start node with --perf-basic-prof".to_owned(),
+            "memory" => "functions that were compiled at run time have no names: their compiler wrote no \
+                         /tmp/perf-PID.map, or wrote it later"
+                .to_owned(),
+            file => format!(
+                "{file} has no symbols for the sampled addresses: build it without strip and -s, or install its \
+                 debug symbols"
+            ),
+        });
+    }
+    let is_python = |stack: &&&[Frame]| stack.iter().any(|frame| frame.name.starts_with("_PyEval_EvalFrame"));
+    let has_names = stacks.iter().any(|stack| stack.iter().any(|frame| frame.name.starts_with("py::")));
+    if !has_names && stacks.iter().filter(is_python).count() >= half {
+        return Some(
+            "functions of Python have no names: start Python 3.12 or newer with -X perf (or PYTHONPERFSUPPORT=1)"
+                .to_owned(),
+        );
     }
     if are_whole {
         return None;
@@ -292,10 +309,12 @@ fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
         ));
     }
     let alone = stacks.iter().filter(|stack| stack.len() == 1).count();
-    (alone >= half).then(|| {
-        "callers are not known, because the program has no frame pointers: build it with \
+    let is_java = stacks.iter().filter_map(|stack| stack.first()).any(|frame| frame.file == "Java");
+    (alone >= half).then(|| match is_java {
+        true => format!("callers are not known: {JAVA}"),
+        false => "callers are not known, because the program has no frame pointers: build it with \
          -fno-omit-frame-pointer"
-            .to_owned()
+            .to_owned(),
     })
 }
 
@@ -403,6 +422,21 @@ mod tests {
         assert_eq!(lines(&["control+0x12 main", "control+0x14 main", "control+0x18 main"]), 2, "no names");
         assert_eq!(lines(&["sin update main", "sin update main", "update main"]), 2, "a library");
         assert_eq!(lines(&["", "", ""]), 1, "no stacks");
+    }
+
+    #[test]
+    fn programs_of_run_time_compilers_and_interpreters_are_asked_for_their_names() {
+        let said = |name: &str, is_named: bool, file: &str| {
+            let frame = Frame { name: name.to_owned(), is_named, file: file.to_owned() };
+            let stack = [frame];
+            missing(&[&stack, &stack, &stack], false).unwrap()
+        };
+        assert!(said("code that Java compiled", false, "Java").contains("Compiler.perfmap"));
+        assert!(said("void Rt.plan()", true, "Java").starts_with("callers are not known: start java with"));
+        assert!(said("code that Node.js compiled", false, "Node.js").contains("--perf-basic-prof"));
+        assert!(said("code that was compiled at run time", false, "memory").contains("/tmp/perf-PID.map"));
+        assert!(said("_PyEval_EvalFrameDefault", true, "python3.12").contains("-X perf"));
+        assert!(said("control+0x12", false, "control").contains("debug symbols"));
     }
 
     #[test]
