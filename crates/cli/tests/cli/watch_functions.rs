@@ -11,14 +11,14 @@ use whylate_testing::{Need, skip};
 fn late_own_work(flags: &[&str]) -> Option<Vec<Value>> {
     let folder = folder();
     let path = victim(folder.path(), "step", flags)?;
-    own_work_of(&folder, &[path.to_str().unwrap(), "400"])
+    own_work_of(&folder, &[], &[path.to_str().unwrap(), "400"])
 }
 
 /// The own work of the late activations of a command.
-fn own_work_of(folder: &TempDir, program: &[&str]) -> Option<Vec<Value>> {
+fn own_work_of(folder: &TempDir, flags: &[&str], program: &[&str]) -> Option<Vec<Value>> {
     let output = folder.path().join("run");
-    let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap(), "--"];
-    let mut child = command(&[&words[..], program].concat());
+    let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap()];
+    let mut child = command(&[&words[..], flags, &["--"], program].concat());
     child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
     let said = wait(start(child));
     let result: Value =
@@ -136,9 +136,9 @@ fn a_function_of_python_has_its_name_with_a_map_and_one_line_without() {
             std::iter::once(&cause["function"]).chain(cause["callers"].as_array().into_iter().flatten());
         names.take(3).any(|name| name.as_str().is_some_and(|name| name.starts_with("py::plan_again:")))
     });
-    let Some(own) = own_work_of(&folder(), &[python, "-X", "perf", &script, "400"]) else { return };
+    let Some(own) = own_work_of(&folder(), &[], &[python, "-X", "perf", &script, "400"]) else { return };
     assert!(share(&own, of_plan) >= 0.6, "{own:#?}");
-    let Some(own) = own_work_of(&folder(), &[python, &script, "400"]) else { return };
+    let Some(own) = own_work_of(&folder(), &[], &[python, &script, "400"]) else { return };
     assert!(share(&own, |cause| misses(cause, "functions of Python have no names")) >= 0.6, "{own:#?}");
 }
 
@@ -148,9 +148,13 @@ fn a_method_of_java_has_its_name_once_the_map_is_written_and_one_line_before() {
     if !has("java", &["-version"]) || !has("jcmd", &["-h"]) {
         return skip(Need::Program("openjdk-17-jdk-headless"), "methods of Java are named by its map");
     }
+    if !has("chrt", &["-f", "50", "true"]) {
+        return skip(Need::Rights, "a program at a real-time priority");
+    }
     let script = script("Step.java");
-    let words = ["java", "-XX:+PreserveFramePointer", &script, "700"];
-    let Some(own) = own_work_of(&folder(), &words) else { return };
+    // The threads that compile are not meant.
+    let words = ["chrt", "-f", "50", "java", "-XX:+PreserveFramePointer", &script, "700"];
+    let Some(own) = own_work_of(&folder(), &["--task", "java"], &words) else { return };
     let named =
         |cause: &Value| cause["function"].as_str().is_some_and(|name| name.contains("Step.planAgain"));
     let (after, before) = (share(&own, named), share(&own, |cause| misses(cause, "methods have no names: ")));

@@ -3,6 +3,7 @@
 
 step.py CYCLES
 """
+import os
 import sys
 import time
 
@@ -31,6 +32,10 @@ def control_cycle(nth):
         plan_again()
 
 
+try:
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
+except PermissionError:
+    pass
 for cycle in range(int(sys.argv[1])):
     time.sleep(0.008)
     control_cycle(cycle)

@@ -52,7 +52,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     let long =
         long.map(|it| Sampled { stacks: it.stacks.iter().map(|it| &it[..]).collect(), ns: it.sampled_ns });
     let among = long.as_ref().and_then(|long| {
-        let found = hottest(&long.functions(usual), long.ns)?;
+        let found = hottest(&long.functions(usual), long)?;
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
     match among {
@@ -60,7 +60,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
             long.name(own, found, "samples of the thread's unusually long activations", usual);
         }
         None if here.stacks.len() >= SAMPLES_LEAST => {
-            if let Some(found) = hottest(&functions, here.ns) {
+            if let Some(found) = hottest(&functions, &here) {
                 here.name(own, found, &of, usual);
             }
         }
@@ -170,17 +170,28 @@ fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
 
 /// The innermost function that has at least half of the time, with what it called. Where ordinary activations are known: the innermost
 /// of those that, with what they called, ran longer than in these by the most time.
-fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Option<(&'a Frame, Weights)> {
+fn hottest<'a>(
+    functions: &BTreeMap<&'a Frame, Weights>,
+    Sampled { stacks, ns }: &Sampled<'a>,
+) -> Option<(&'a Frame, Weights)> {
     let more_ns = |it: &Weights| it.ns.saturating_sub(it.ordinary_ns.unwrap_or_default());
     let most_ns = functions.values().map(more_ns).max()?;
-    let is_compared = most_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary_ns.is_some());
+    let is_compared = most_ns >= ns / 10 && functions.values().all(|it| it.ordinary_ns.is_some());
     let has_most = |it: &Weights| match is_compared {
         true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
-        false => it.ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
+        false => it.ns as f64 >= *ns as f64 * NAMED_LEAST,
     };
-    // What a function calls is in no more samples than the function. If two have the same number, the one with more of its own is the callee.
-    let most = functions.iter().filter(|(_, it)| has_most(it));
-    most.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (*frame, *weights))
+    let most: Vec<_> = functions.iter().filter(|(_, it)| has_most(it)).collect();
+    let at = |stack: &[Frame], frame: &Frame| stack.iter().position(|it| it == frame);
+    let is_called_by = |callee: &Frame, caller: &Frame| {
+        let orders = stacks.iter().filter_map(|stack| Some(at(stack, callee)?.cmp(&at(stack, caller)?)));
+        orders.map(|order| order as i32).sum::<i32>() < 0
+    };
+    // Stacks may lack callers, so that a function is in more samples than the one that called it.
+    let calls_none =
+        |(frame, _): &&(&&Frame, &Weights)| !most.iter().any(|(other, _)| is_called_by(other, frame));
+    let innermost = most.iter().filter(calls_none);
+    innermost.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (**frame, **weights))
 }
 
 /// The functions that called this one in most samples.
@@ -412,6 +423,12 @@ mod tests {
         let scattered = explained(&["a", "b", "c", "d"]);
         assert_eq!((scattered.function, scattered.samples.unwrap().count), (None, 4));
         assert_eq!(explained(&[]).samples, None);
+    }
+
+    #[test]
+    fn stacks_without_callers_do_not_make_a_caller_the_function() {
+        let cause = explained(&["plan cycle main", "plan", "plan cycle main", "plan cycle main", "plan"]);
+        assert_eq!(cause.function.as_deref(), Some("plan"));
     }
 
     #[test]
