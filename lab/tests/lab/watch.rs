@@ -15,6 +15,10 @@ const SURE: f64 = 0.9;
 const FELT_LEAST: f64 = 1.0 / 3.0;
 /// If several share the time, how far the share of each may be from the planted one.
 const SHARE_TOLERANCE: f64 = 0.05;
+/// What the planters of a chain, which are in Python, do outside of the time that they log.
+const MARKING_NS: u64 = 1_000_000;
+/// Interrupts that are parts of what they log.
+const INTERRUPTS_NS: u64 = 150_000;
 
 /// A kind of `/lab/task`, and how it is to be named.
 struct Planted {
@@ -97,6 +101,7 @@ pub(crate) fn tests() -> Vec<LabTest> {
             LabTest::new("watch_names_what_the_kernel_plants", counted.clone(), module),
             LabTest::new("watch_names_what_saves_power", counted.clone(), power),
             LabTest::new("watch_counts_from_mark_to_mark", counted.clone(), marks),
+            LabTest::new("watch_follows_a_chain_over_three_processes", counted.clone(), chain),
         ]);
         if kernel.is_realtime() {
             tests.push(LabTest::new("watch_blames_no_softirq_that_it_preempts", counted, preempted));
@@ -164,8 +169,12 @@ pub(crate) fn watch(
 
 /// The explained activations of a task.
 pub(crate) fn spikes_of<'r>(result: &'r Value, task: &str) -> Vec<&'r Value> {
+    spikes_in(result, &format!("v-{task}"))
+}
+
+fn spikes_in<'r>(result: &'r Value, series: &str) -> Vec<&'r Value> {
     let spikes = result["cells"][0]["probes"][0]["spikes"].as_array().into_iter().flatten();
-    let probe = format!("task/v-{task}");
+    let probe = format!("task/{series}");
     spikes.filter(|spike| spike["probe"] == *probe).collect()
 }
 
@@ -286,5 +295,43 @@ fn marks(guest: &mut Guest) -> Result<(), LabError> {
         );
         assert!(stalls.iter().any(|stall| overlap(spike, stall) == stall.length_ns()), "{spike}");
     }
+    Ok(())
+}
+
+/// Each instance of a chain over three processes is joined and as long as it was. What the process in the middle did longer, or who
+/// preempted it, has its share of the path.
+#[allow(clippy::print_stdout, reason = "figures, for the record")]
+fn chain(guest: &mut Guest) -> Result<(), LabError> {
+    let flags = "--chain frame --begin 'marker:frame in' --end 'marker:frame out'";
+    let (stalls, result) = watch(guest, flags, 0, &["chain"])?;
+    let of = |actor: &str| stalls.iter().filter(|it| it.function == actor).collect::<Vec<&Stall>>();
+    let (instances, chain) = (of("instance"), &result["cells"][0]["probes"][0]["chains"][0]);
+    assert_eq!(chain["instances"].as_u64(), Some(instances.len() as u64), "{chain:#}");
+    assert_eq!((&chain["uncertain"], &chain["dropped"]), (&0.into(), &0.into()), "{chain:#}");
+    let spikes = spikes_in(&result, "chain frame");
+    let mut errors: Vec<(u64, u64)> = Vec::new();
+    let kinds = [("middle", "own_work"), ("thief", "thread")];
+    let planted = kinds.iter().flat_map(|(actor, kind)| of(actor).into_iter().map(move |it| (it, *kind)));
+    for (stall, kind) in planted {
+        let spike = spikes.iter().find(|spike| overlap(spike, stall) == stall.length_ns());
+        let spike = spike.unwrap_or_else(|| panic!("{stall:?} is in no instance: {spikes:#?}"));
+        let within = |it: &&&Stall| it.begin_ns <= at(spike) && at(spike) <= it.end_ns;
+        let instance = instances.iter().find(within).unwrap_or_else(|| panic!("no instance has {spike:#}"));
+        let longer = instance.length_ns().saturating_sub(latency(spike));
+        assert!(longer <= MARKING_NS, "{longer} ns: {instance:?}, {spike:#}");
+        let cause = &spike["cause"];
+        assert_eq!((&cause["kind"], &cause["actor"]), (&kind.into(), &(*stall.function).into()), "{spike:#}");
+        let share = cause["share"].as_f64().unwrap_or_default();
+        let took_ns = (share * latency(spike) as f64) as u64;
+        let allowed = stall.length_ns() - INTERRUPTS_NS..stall.length_ns() + MARKING_NS;
+        assert!(allowed.contains(&took_ns), "{took_ns}: {stall:?}, {spike:#}");
+        errors.push((longer, took_ns.abs_diff(stall.length_ns())));
+    }
+    let (longest, largest) = errors.iter().fold((0, 0), |all, it| (all.0.max(it.0), all.1.max(it.1)));
+    println!(
+        "         {}: {} instances, at most {longest} ns longer than their marks; causes at most {largest} ns from the plant's",
+        guest.kernel_version(),
+        instances.len()
+    );
     Ok(())
 }

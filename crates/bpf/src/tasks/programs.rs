@@ -13,9 +13,10 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 use object::{ReadCache, ReadRef};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::FileExt as _;
 use std::rc::Rc;
+use std::time::SystemTime;
 use whylate_core::recording::Frame;
 use whylate_host::HostRoot;
 
@@ -31,6 +32,13 @@ const VDSO: &str = "[vdso]";
 
 /// The least alignment of what is loaded.
 const PAGE_BYTES: u64 = 4_096;
+
+/// Compilers at run time: the last part of the path of a file that their processes execute, and what they are called.
+const COMPILERS: [(&str, &str); 3] = [("libjvm.so", "Java"), ("node", "Node.js"), ("nodejs", "Node.js")];
+
+/// The loop of the Python interpreter, which runs the function that called it, and how Python names functions in its map.
+const PYTHON_LOOP: &str = "_PyEval_EvalFrameDefault";
+const OF_PYTHON: &str = "py::";
 
 /// What calls the first function of a program or a thread.
 const STARTS: [&str; 6] = [
@@ -75,9 +83,9 @@ struct Program {
 struct Process {
     mappings: Vec<Mapping>,
     unwinding: Option<Unwinding>,
-    /// What a compiler at run time has written so far, and how long that was.
+    /// What a compiler at run time has written so far, and the length and time of that file.
     compiled: Functions,
-    compiled_bytes: u64,
+    compiled_file: Option<(u64, SystemTime)>,
 }
 
 /// What is known of processes and files so far.
@@ -100,7 +108,14 @@ impl Programs {
             self.frame(host, process, address.saturating_sub(u64::from(nth > 0)))
         };
         let is_start = |frame: &Frame| STARTS.contains(&frame.name.as_str());
-        addresses.iter().enumerate().map_while(frame).filter(|frame| !is_start(frame)).collect()
+        let all: Vec<Frame> = addresses.iter().enumerate().map_while(frame).collect();
+        let is_loop = |nth: usize| {
+            let runs = all.get(nth + 1).is_some_and(|caller| caller.name.starts_with(OF_PYTHON));
+            all[nth].name == PYTHON_LOOP && runs
+        };
+        let is_again = |nth: usize| nth > 0 && !all[nth].is_named && all[nth] == all[nth - 1];
+        let is_kept = |nth: &usize| !is_start(&all[*nth]) && !is_loop(*nth) && !is_again(*nth);
+        (0..all.len()).filter(is_kept).map(|nth| all[nth].clone()).collect()
     }
 
     /// The functions of a sample, and whether these are all: by its frame pointers, or by the copy of its stack where that shows
@@ -128,8 +143,9 @@ impl Programs {
         let known = self.processes.entry(process).or_default();
         if addresses.iter().any(|address| known.mapping(*address).is_none()) {
             let found = mappings(host, process);
-            // A word that is no address is in no mapping, and new tables would be read for each sample.
-            if found != known.mappings {
+            // A process that has ended has none. A word that is no address is in no mapping, and new tables would be read for
+            // each sample.
+            if !found.is_empty() && found != known.mappings {
                 known.mappings = found;
                 known.unwinding = None;
             }
@@ -189,9 +205,20 @@ impl Programs {
         }
         if !mapping.path.starts_with('/') || mapping.path.starts_with("/memfd:") {
             known.read_compiled(host, process);
-            let name = known.compiled.at(address);
-            let file = if file.is_empty() { "memory".to_owned() } else { file };
-            return Some(frame_of(name, file, address));
+            let name = known.compiled.at(address).map(plain);
+            let compiler = known.compiler();
+            let file = compiler.map(str::to_owned).unwrap_or(if file.is_empty() {
+                "memory".to_owned()
+            } else {
+                file
+            });
+            let is_named = name.is_some();
+            // One name for all of it: addresses would make as many functions of it, with a few samples each.
+            let unnamed = || match compiler {
+                Some(compiler) => format!("code that {compiler} compiled"),
+                None => "code that was compiled at run time".to_owned(),
+            };
+            return Some(Frame { name: name.unwrap_or_else(unnamed), is_named, file });
         }
         let program = program(&mut self.files, host, process, mapping);
         let loaded = program.loaded.iter().find(|(from, length, _)| (*from..from + length).contains(&offset));
@@ -261,15 +288,24 @@ impl Process {
         self.mappings.iter().find(|mapping| (mapping.from..mapping.to).contains(&address))
     }
 
-    /// Reads what its compiler has written, where that is more than the last time.
+    /// What compiles its code at run time.
+    fn compiler(&self) -> Option<&'static str> {
+        let is_of = |mapping: &Mapping, name: &str| mapping.path.rsplit('/').next() == Some(name);
+        let is_there = |(name, _): &(&str, &str)| self.mappings.iter().any(|mapping| is_of(mapping, name));
+        COMPILERS.into_iter().find(is_there).map(|(_, compiler)| compiler)
+    }
+
+    /// Reads what its compiler has written, where that is not what it was the last time.
     fn read_compiled(&mut self, host: &HostRoot, process: u32) {
         let Some(inside) = choose::ids(host, process).pop() else { return };
         let path = host.path(&format!("/proc/{process}/root/tmp/perf-{inside}.map"));
-        let bytes = std::fs::metadata(&path).map_or(0, |it| it.len());
-        if bytes == self.compiled_bytes || bytes > SYMBOLS_MAX_BYTES {
+        let Some(found) = std::fs::metadata(&path).ok().filter(Metadata::is_file) else { return };
+        // `jcmd PID Compiler.perfmap` writes the file anew, perhaps with the same length.
+        let file = found.modified().ok().map(|at| (found.len(), at));
+        if file == self.compiled_file || found.len() > SYMBOLS_MAX_BYTES {
             return;
         }
-        self.compiled_bytes = bytes;
+        self.compiled_file = file;
         self.compiled = Functions::default();
         let text = std::fs::read(path).unwrap_or_default();
         for line in String::from_utf8_lossy(&text).lines() {
@@ -452,7 +488,7 @@ mod tests {
         let expected = [
             ("LazyCompile:~update app.js:3", true),
             ("second", true),
-            ("memory+0x18ff", false),
+            ("code that was compiled at run time", false),
             ("gone+0x1abb", false),
         ];
         assert_eq!(found, expected.map(|(name, is_named)| (name.to_owned(), is_named)));
@@ -461,5 +497,36 @@ mod tests {
             "1000 10 LazyCompile:~update app.js:3\n0x1800 200 grown_by_now\n",
         );
         assert_eq!(names(&[0x1900]), [("grown_by_now".to_owned(), true)], "the map is read again");
+        std::fs::remove_dir_all(folder.path().join("proc")).unwrap();
+        let found = names(&[0x1008, 0x1900, 0x9000]);
+        let expected = ["LazyCompile:~update app.js:3", "grown_by_now"].map(|name| (name.to_owned(), true));
+        assert_eq!(found, expected, "the process has ended");
+    }
+
+    #[test]
+    fn code_without_a_map_has_the_name_of_its_compiler_and_the_loop_of_python_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let anonymous = "1000-3000 rwxp 00000000 00:00 0 \n";
+        write(
+            "proc/7/maps",
+            &format!("{anonymous}4000-5000 r-xp 00000000 08:01 99 /usr/lib/jvm/libjvm.so\n"),
+        );
+        write("proc/7/status", "Name:\tjava\nNSpid:\t7\n");
+        write("proc/8/maps", anonymous);
+        write("proc/8/status", "Name:\tpython3\nNSpid:\t8\n");
+        let map = format!("1000 10 {PYTHON_LOOP}\n1100 10 py::plan:/a.py\n1200 10 py::main:/a.py\n");
+        write("proc/8/root/tmp/perf-8.map", &map);
+        let (mut programs, host) = (Programs::default(), HostRoot::at(folder.path()));
+        let java = programs.stack(&host, 7, &[0x1008, 0x2008]);
+        let java: Vec<_> = java.iter().map(|it| (it.name.as_str(), it.file.as_str(), it.is_named)).collect();
+        assert_eq!(java, [("code that Java compiled", "Java", false)], "once");
+        let python = programs.stack(&host, 8, &[0x1008, 0x1108, 0x1008, 0x1208, 0x1008]);
+        let names: Vec<&str> = python.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["py::plan:/a.py", "py::main:/a.py", PYTHON_LOOP]);
     }
 }

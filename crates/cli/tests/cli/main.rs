@@ -45,4 +45,5 @@ mod watch_audit;
 mod watch_chains;
 mod watch_cycles;
 mod watch_functions;
+mod watch_presets;
 mod watch_triggers;

@@ -4,6 +4,8 @@ use crate::tool::{Said, alone, command, finish, folder, start, victim, wait, why
 use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 use whylate_testing::{Need, skip};
 
@@ -121,6 +123,67 @@ fn numbers_after_texts_join_begin_and_end() {
     assert_eq!((number(&chain["instances"]), number(&chain["uncertain"])), (100, 0), "{said:?}");
     assert!(number(&chain["late"]).abs_diff(late(&took)) <= 1, "{} late: {chain:#}", late(&took));
     check_path(chain);
+}
+
+/// A program on one CPU; ends with the value.
+struct Running(Child);
+
+impl Running {
+    fn start(cpu: &str, words: &[&str]) -> Self {
+        let mut command = Command::new("taskset");
+        command.args(["-c", cpu]).args(words).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("taskset starts"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn for_a_chain_the_thread_that_preempts_it_is_moved_and_its_own_threads_are_not() {
+    let _alone = alone();
+    let folder = folder();
+    let (Some(path), Some(thief)) = (program(&folder), victim(folder.path(), "thief", &["-O1"])) else {
+        return;
+    };
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if cpus < 2 || Command::new("taskset").arg("--version").output().is_err() {
+        return skip(Need::Cpus, "a thread is moved from one CPU to another");
+    }
+    let (cpu, path) = ((cpus - 1).to_string(), path.to_str().unwrap().to_owned());
+    let _thief = Running::start(&cpu, &[thief.to_str().unwrap(), "80", &cpu, "14", "6", "9000"]);
+    let mut chain = Running::start(&cpu, &[&path, "9000", "even"]);
+    std::thread::sleep(Duration::from_secs(1));
+    if chain.0.try_wait().unwrap().is_some() {
+        return skip(Need::Rights, "a real-time priority");
+    }
+    let plan = format!(
+        "name = \"chain\"\nduration = \"2s\"\nrepeats = 2\n[[probe]]\nkind = \"task\"\nname = \"middle\"\n\
+         [[probe.chains]]\nname = \"frame\"\nbegin = \"{path}:begin_frame:arg2@first\"\n\
+         end = \"{path}:end_frame:arg1@last\"\ndeadline = \"4ms\"\n"
+    );
+    let (plan_path, output) = (folder.path().join("plan.toml"), folder.path().join("search"));
+    fs::write(&plan_path, plan).unwrap();
+    let words = ["fix", plan_path.to_str().unwrap(), "--advise", "--json", "--trust-plan", "-q"];
+    let goal = ["--goal", "chain frame p99 < 4ms", "-o", output.to_str().unwrap()];
+    let mut search = command(&[&words[..], &goal].concat());
+    search.env("WHYLATE_STATE_DIR", folder.path().join("state"));
+    let said = finish(search);
+    if said.code == Some(69) {
+        return skip(Need::Rights, "tasks cannot be watched");
+    }
+    let advice = said.json();
+    let first = &advice["causes"][0];
+    assert_eq!((&first["kind"], &first["actor"]), (&"thread".into(), &"thief".into()), "{advice:#}");
+    let names: Vec<&str> =
+        advice["arms"].as_array().unwrap().iter().filter_map(|arm| arm["name"].as_str()).collect();
+    assert!(names.contains(&"affinity-thief") && names.contains(&"priority-thief"), "{names:?}");
+    let is_own = |name: &&str| ["-first", "-middle", "-last"].iter().any(|thread| name.ends_with(thread));
+    assert!(!names.iter().any(is_own), "{names:?}");
 }
 
 #[test]

@@ -2,15 +2,23 @@
 
 use crate::tool::{alone, command, folder, start, victim, wait};
 use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
 use whylate_testing::{Need, skip};
 
 /// The own work of the late activations of the program, built with these flags; `None` where that cannot be watched here.
 fn late_own_work(flags: &[&str]) -> Option<Vec<Value>> {
     let folder = folder();
     let path = victim(folder.path(), "step", flags)?;
+    own_work_of(&folder, &[], &[path.to_str().unwrap(), "400"])
+}
+
+/// The own work of the late activations of a command.
+fn own_work_of(folder: &TempDir, flags: &[&str], program: &[&str]) -> Option<Vec<Value>> {
     let output = folder.path().join("run");
-    let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap(), "--"];
-    let mut child = command(&[&words[..], &[path.to_str().unwrap(), "400"]].concat());
+    let words = ["watch", "-q", "--json", "--deadline", "3ms", "-o", output.to_str().unwrap()];
+    let mut child = command(&[&words[..], flags, &["--"], program].concat());
     child.env("WHYLATE_STATE_DIR", folder.path().join("state"));
     let said = wait(start(child));
     let result: Value =
@@ -98,4 +106,58 @@ fn without_frame_pointers_and_tables_the_function_itself_is_named() {
         most["function"] == "plan_again"
     };
     assert!(share(&own, is_it) >= 0.8, "{own:#?}");
+}
+
+/// A program of `tests/victims` that needs no compiler.
+fn script(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(name).to_str().unwrap().to_owned()
+}
+
+fn has(program: &str, arguments: &[&str]) -> bool {
+    Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// Whether a line of what is missing begins so.
+fn misses(cause: &Value, begin: &str) -> bool {
+    let mut lines = cause["evidence"].as_array().into_iter().flatten();
+    lines.any(|line| line.as_str().is_some_and(|line| line.starts_with(begin)))
+}
+
+#[test]
+fn a_function_of_python_has_its_name_with_a_map_and_one_line_without() {
+    let _alone = alone();
+    let is_new = "import sys; sys.exit(sys.version_info < (3, 12))";
+    let all = ["python3", "python3.12", "python3.13", "python3.14"];
+    let Some(python) = all.into_iter().find(|python| has(python, &["-X", "perf", "-c", is_new])) else {
+        return skip(Need::Program("Python 3.12"), "older versions write no map");
+    };
+    let (script, of_plan) = (script("step.py"), |cause: &Value| {
+        let names =
+            std::iter::once(&cause["function"]).chain(cause["callers"].as_array().into_iter().flatten());
+        names.take(3).any(|name| name.as_str().is_some_and(|name| name.starts_with("py::plan_again:")))
+    });
+    let Some(own) = own_work_of(&folder(), &[], &[python, "-X", "perf", &script, "400"]) else { return };
+    assert!(share(&own, of_plan) >= 0.6, "{own:#?}");
+    let Some(own) = own_work_of(&folder(), &[], &[python, &script, "400"]) else { return };
+    assert!(share(&own, |cause| misses(cause, "functions of Python have no names")) >= 0.6, "{own:#?}");
+}
+
+#[test]
+fn a_method_of_java_has_its_name_once_the_map_is_written_and_one_line_before() {
+    let _alone = alone();
+    if !has("java", &["-version"]) || !has("jcmd", &["-h"]) {
+        return skip(Need::Program("openjdk-17-jdk-headless"), "methods of Java are named by its map");
+    }
+    if !has("chrt", &["-f", "50", "true"]) {
+        return skip(Need::Rights, "a program at a real-time priority");
+    }
+    let script = script("Step.java");
+    // The threads that compile are not meant.
+    let words = ["chrt", "-f", "50", "java", "-XX:+PreserveFramePointer", &script, "700"];
+    let Some(own) = own_work_of(&folder(), &["--task", "java"], &words) else { return };
+    let named =
+        |cause: &Value| cause["function"].as_str().is_some_and(|name| name.contains("Step.planAgain"));
+    let (after, before) = (share(&own, named), share(&own, |cause| misses(cause, "methods have no names: ")));
+    // A third of the slow cycles come before the map, and some come while it is written.
+    assert!(after >= 0.3 && before >= 0.05, "{after} and {before}: {own:#?}");
 }

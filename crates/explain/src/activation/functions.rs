@@ -25,6 +25,9 @@ const FUNCTIONS_MAX: usize = 24;
 /// The most calls that are kept; calls in a smaller part of the samples are not.
 const CALLS_MAX: usize = 96;
 const CALLS_PART: usize = 50;
+/// What Java needs for names of methods and their callers; its map has what was compiled until then.
+const JAVA: &str = "start java with -XX:+PreserveFramePointer, and run `jcmd PID Compiler.perfmap` (JDK 17) \
+                    during the watch";
 /// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
@@ -50,7 +53,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
     let long =
         long.map(|it| Sampled { stacks: it.stacks.iter().map(|it| &it[..]).collect(), ns: it.sampled_ns });
     let among = long.as_ref().and_then(|long| {
-        let found = hottest(&long.functions(usual), long.ns)?;
+        let found = hottest(&long.functions(usual), long)?;
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
     match among {
@@ -58,7 +61,7 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
             long.name(own, found, "samples of the thread's unusually long activations", usual);
         }
         None if here.stacks.len() >= SAMPLES_LEAST => {
-            if let Some(found) = hottest(&functions, here.ns) {
+            if let Some(found) = hottest(&functions, &here) {
                 here.name(own, found, &of, usual);
             }
         }
@@ -168,17 +171,28 @@ fn part_of(ns: u64, part: usize, whole: usize) -> u64 {
 
 /// The innermost function that has at least half of the time, with what it called. Where ordinary activations are known: the innermost
 /// of those that, with what they called, ran longer than in these by the most time.
-fn hottest<'a>(functions: &BTreeMap<&'a Frame, Weights>, sampled_ns: u64) -> Option<(&'a Frame, Weights)> {
+fn hottest<'a>(
+    functions: &BTreeMap<&'a Frame, Weights>,
+    Sampled { stacks, ns }: &Sampled<'a>,
+) -> Option<(&'a Frame, Weights)> {
     let more_ns = |it: &Weights| it.ns.saturating_sub(it.ordinary_ns.unwrap_or_default());
     let most_ns = functions.values().map(more_ns).max()?;
-    let is_compared = most_ns >= sampled_ns / 10 && functions.values().all(|it| it.ordinary_ns.is_some());
+    let is_compared = most_ns >= ns / 10 && functions.values().all(|it| it.ordinary_ns.is_some());
     let has_most = |it: &Weights| match is_compared {
         true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
-        false => it.ns as f64 >= sampled_ns as f64 * NAMED_LEAST,
+        false => it.ns as f64 >= *ns as f64 * NAMED_LEAST,
     };
-    // What a function calls is in no more samples than the function. If two have the same number, the one with more of its own is the callee.
-    let most = functions.iter().filter(|(_, it)| has_most(it));
-    most.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (*frame, *weights))
+    let most: Vec<_> = functions.iter().filter(|(_, it)| has_most(it)).collect();
+    let at = |stack: &[Frame], frame: &Frame| stack.iter().position(|it| it == frame);
+    let is_called_by = |callee: &Frame, caller: &Frame| {
+        let orders = stacks.iter().filter_map(|stack| Some(at(stack, callee)?.cmp(&at(stack, caller)?)));
+        orders.map(|order| order as i32).sum::<i32>() < 0
+    };
+    // Stacks may lack callers, so that a function is in more samples than the one that called it.
+    let calls_none =
+        |(frame, _): &&(&&Frame, &Weights)| !most.iter().any(|(other, _)| is_called_by(other, frame));
+    let innermost = most.iter().filter(calls_none);
+    innermost.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (**frame, **weights))
 }
 
 /// The functions that called this one in most samples.
@@ -271,11 +285,25 @@ fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
     let innermost = stacks.iter().filter_map(|stack| stack.first());
     let unnamed: Vec<&Frame> = innermost.filter(|frame| !frame.is_named).collect();
     if let Some(frame) = unnamed.first().filter(|_| unnamed.len() >= half) {
-        return Some(format!(
-            "{} has no symbols for the sampled addresses: build it without strip and -s, or install its \
-             debug symbols",
-            frame.file
-        ));
+        return Some(match frame.file.as_str() {
+            "Java" => format!("methods have no names: {JAVA}"),
+            "Node.js" => "functions have no names: start node with --perf-basic-prof".to_owned(),
+            "memory" => "functions that were compiled at run time have no names: their compiler wrote no \
+                         /tmp/perf-PID.map, or wrote it later"
+                .to_owned(),
+            file => format!(
+                "{file} has no symbols for the sampled addresses: build it without strip and -s, or install its \
+                 debug symbols"
+            ),
+        });
+    }
+    let is_python = |stack: &&&[Frame]| stack.iter().any(|frame| frame.name.starts_with("_PyEval_EvalFrame"));
+    let has_names = stacks.iter().any(|stack| stack.iter().any(|frame| frame.name.starts_with("py::")));
+    if !has_names && stacks.iter().filter(is_python).count() >= half {
+        return Some(
+            "functions of Python have no names: start Python 3.12 or newer with -X perf (or PYTHONPERFSUPPORT=1)"
+                .to_owned(),
+        );
     }
     if are_whole {
         return None;
@@ -293,10 +321,12 @@ fn missing(stacks: &[&[Frame]], are_whole: bool) -> Option<String> {
         ));
     }
     let alone = stacks.iter().filter(|stack| stack.len() == 1).count();
-    (alone >= half).then(|| {
-        "callers are not known, because the program has no frame pointers: build it with \
+    let is_java = stacks.iter().filter_map(|stack| stack.first()).any(|frame| frame.file == "Java");
+    (alone >= half).then(|| match is_java {
+        true => format!("callers are not known: {JAVA}"),
+        false => "callers are not known, because the program has no frame pointers: build it with \
          -fno-omit-frame-pointer"
-            .to_owned()
+            .to_owned(),
     })
 }
 
@@ -397,6 +427,12 @@ mod tests {
     }
 
     #[test]
+    fn stacks_without_callers_do_not_make_a_caller_the_function() {
+        let cause = explained(&["plan cycle main", "plan", "plan cycle main", "plan cycle main", "plan"]);
+        assert_eq!(cause.function.as_deref(), Some("plan"));
+    }
+
+    #[test]
     fn what_is_missing_is_said_in_one_line() {
         let lines = |stacks: &[&str]| explained(stacks).evidence.len() - explained(&[]).evidence.len();
         assert_eq!(lines(&["update main", "update main", "update main"]), 1);
@@ -404,6 +440,21 @@ mod tests {
         assert_eq!(lines(&["control+0x12 main", "control+0x14 main", "control+0x18 main"]), 2, "no names");
         assert_eq!(lines(&["sin update main", "sin update main", "update main"]), 2, "a library");
         assert_eq!(lines(&["", "", ""]), 1, "no stacks");
+    }
+
+    #[test]
+    fn programs_of_run_time_compilers_and_interpreters_are_asked_for_their_names() {
+        let said = |name: &str, is_named: bool, file: &str| {
+            let frame = Frame { name: name.to_owned(), is_named, file: file.to_owned() };
+            let stack = [frame];
+            missing(&[&stack, &stack, &stack], false).unwrap()
+        };
+        assert!(said("code that Java compiled", false, "Java").contains("Compiler.perfmap"));
+        assert!(said("void Rt.plan()", true, "Java").starts_with("callers are not known: start java with"));
+        assert!(said("code that Node.js compiled", false, "Node.js").contains("--perf-basic-prof"));
+        assert!(said("code that was compiled at run time", false, "memory").contains("/tmp/perf-PID.map"));
+        assert!(said("_PyEval_EvalFrameDefault", true, "python3.12").contains("-X perf"));
+        assert!(said("control+0x12", false, "control").contains("debug symbols"));
     }
 
     #[test]

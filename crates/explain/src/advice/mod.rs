@@ -26,7 +26,7 @@ use whylate_core::plan::{
 use whylate_core::quantity::TASK;
 use whylate_core::recording::OWN;
 use whylate_core::result::{
-    CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, shares,
+    CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, Spike, shares,
 };
 use whylate_core::{BusyProgram, CpuSet, Facts, SeriesName};
 
@@ -38,6 +38,7 @@ const THREADS_MAX: usize = 3;
 /// Causes of a smaller part of the spikes do not move their treatments forward.
 const SHARE_MIN: f64 = 0.1;
 const WEIGHT_OF_SPIKE: f64 = 10.0;
+const THREAD: &str = CauseKind::Thread.name();
 /// How names of threads that handle interrupts begin.
 const IRQ_THREAD: &str = "irq/";
 
@@ -63,15 +64,18 @@ pub fn is_id(id: &str) -> bool {
     ROWS.iter().any(|row| row.id == id) || NAMED.iter().any(|start| id.starts_with(start))
 }
 
-/// The causes of the spikes of a cell in the series to be improved, or in all series if that has none; causes of most spikes
-/// first.
+/// The causes of the spikes of a cell in the series to be improved, or in all series of its probe, or in all probes, if that has
+/// none; causes of most spikes first.
 pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
     let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
     let wanted = |it: &ProbeResult| it.probe == SeriesName::of(series).probe && !it.spikes.is_empty();
     let is_there = cell.probes.iter().any(wanted);
     let of_goal = cell.probes.iter().filter(|it| !is_there || wanted(it));
+    let of_goal: Vec<&Spike> = of_goal.flat_map(|probe| &probe.spikes).collect();
+    let is_its = |spike: &Spike| spike.probe.as_deref() == Some(series);
+    let has_own = of_goal.iter().any(|spike| is_its(spike));
     let mut total = 0.0;
-    for spike in of_goal.flat_map(|probe| &probe.spikes) {
+    for spike in of_goal.into_iter().filter(|spike| !has_own || is_its(spike)) {
         let late = spike.latency_ns as f64;
         total += late;
         for (index, (cause, part)) in shares(spike).0.into_iter().enumerate() {
@@ -173,7 +177,9 @@ pub fn candidates(
 /// The arm of a row, with its weight: the share of the causes that it answers, and a small weight for a mere finding.
 fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
     let Situation { causes, findings, .. } = situation;
-    let caused: Vec<&FixCause> = causes.iter().filter(|cause| row.answers(cause)).collect();
+    let is_other = |cause: &FixCause| cause.kind != THREAD || !is_of_chain(cause, situation);
+    let caused: Vec<&FixCause> =
+        causes.iter().filter(|cause| row.answers(cause) && is_other(cause)).collect();
     let found: Vec<&Finding> = findings
         .iter()
         .filter(|it| it.severity != Severity::Ok && row.findings.contains(&it.id.as_str()))
@@ -237,7 +243,10 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         let actor = cause.actor.as_deref().unwrap_or_default();
         // Workers follow their work.
         let is_moved_otherwise = ["kworker/", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
-        KINDS.iter().any(|kind| kind.name() == cause.kind) && !actor.is_empty() && !is_moved_otherwise
+        KINDS.iter().any(|kind| kind.name() == cause.kind)
+            && !actor.is_empty()
+            && !is_moved_otherwise
+            && !is_of_chain(cause, situation)
     };
     let arms_of = |cause: &FixCause| {
         let actor = cause.actor.clone().unwrap_or_default();
@@ -259,6 +268,12 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         [elsewhere, below].into_iter().flatten()
     };
     situation.causes.iter().filter(named).take(THREADS_MAX).flat_map(arms_of).collect()
+}
+
+/// Whether a thread did work of a measured chain: only there does own work have an actor. The chain would be slower without it.
+fn is_of_chain(cause: &FixCause, situation: &Situation<'_>) -> bool {
+    let is_own = |it: &FixCause| it.kind == CauseKind::OwnWork.name() && it.actor == cause.actor;
+    cause.actor.is_some() && situation.causes.iter().any(is_own)
 }
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {
@@ -316,6 +331,9 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
                 "ordinary threads have a timer slack; give the task a real-time policy, or a smaller `TimerSlackNSec=`"
             }
             CauseKind::OwnWork => "the time is the task's own work, which no setting shortens",
+            CauseKind::Thread if is_of_chain(cause, situation) => {
+                "the threads of the chain delay each other; choose their CPUs and priorities in the program"
+            }
             CauseKind::Steal | CauseKind::HostStall => {
                 "the cause is the hypervisor; pin the virtual CPUs on the host"
             }
@@ -329,7 +347,9 @@ fn untreatable(situation: &Situation<'_>) -> Vec<FixLeftOut> {
             }
             _ => return None,
         };
-        let of_kind: Vec<&FixCause> = situation.causes.iter().filter(|it| it.kind == cause.kind).collect();
+        let is_meant =
+            |it: &&FixCause| it.kind == cause.kind && (cause.kind != THREAD || is_of_chain(it, situation));
+        let of_kind: Vec<&FixCause> = situation.causes.iter().filter(is_meant).collect();
         let reason = caused_reason(&of_kind, situation.causes);
         Some(FixLeftOut { id: cause.kind.clone(), reason, why: why.to_owned() })
     };

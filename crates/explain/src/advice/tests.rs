@@ -325,6 +325,21 @@ fn a_thread_that_has_the_cpu_is_sent_elsewhere_or_below() {
 }
 
 #[test]
+fn the_threads_of_a_chain_are_not_moved() {
+    let causes = [
+        (CauseKind::Thread, "thief", 5_000),
+        (CauseKind::Thread, "first", 3_000),
+        (CauseKind::OwnWork, "first", 2_000),
+    ];
+    let spikes = causes.map(|(kind, actor, ns)| spike(kind, Some(actor), ns));
+    let (arms, left_out) = proposed(spikes.to_vec(), &[]);
+    assert_eq!(ids(&arms), ["affinity-thief", "priority-thief", "shield"]);
+    let of_chain = left_out.iter().find(|it| it.id == "thread").unwrap();
+    assert!(of_chain.reason.starts_with("first (thread)"), "{of_chain:?}");
+    assert!(of_chain.why.contains("the threads of the chain delay each other"), "{of_chain:?}");
+}
+
+#[test]
 fn what_is_not_possible_here_takes_no_place() {
     let (arms, left_out) = proposed(vec![spike(CauseKind::PageFault, None, 5_000)], &[]);
     assert_eq!(ids(&arms), ["thp", "numa-balancing"]);
@@ -379,6 +394,18 @@ fn spikes_of_the_probe_that_shall_become_better_count() {
         |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
     assert_eq!(kinds("timer"), ["idle_exit"]);
     assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
+}
+
+#[test]
+fn of_several_series_of_a_probe_the_spikes_of_the_one_that_shall_become_better_count() {
+    let of = |series: &str, kind| Spike { probe: Some(series.to_owned()), ..spike(kind, None, 5_000) };
+    let spikes = vec![of("task/chain frame", CauseKind::Thread), of("task/middle", CauseKind::OwnWork)];
+    let probe = ProbeResult { probe: "task".to_owned(), spikes, ..ProbeResult::default() };
+    let cell = CellResult { probes: vec![probe], ..CellResult::default() };
+    let kinds =
+        |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
+    assert_eq!(kinds("task/chain frame"), ["thread"]);
+    assert_eq!(kinds("task/another").len(), 2, "nothing is known of it");
 }
 
 /// Programs that take memory bandwidth are slowed down if hardware is to blame; the user has to pace loads of the plan.

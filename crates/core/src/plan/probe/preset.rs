@@ -6,20 +6,24 @@ use std::path::PathBuf;
 const PRESETS: [(&str, &str, Option<&str>); 6] = [
     (
         "jack",
-        r"JackEngine::XRun|xrun of at least [0-9.]+ msecs|exceeds estimated spare time|ProcessGraphAsync\w*: Process error",
+        r"JackEngine::XRun|JackTimedDriver::Process XRun|xrun of at least [0-9.]+ msecs|exceeds estimated spare time|ProcessGraph(Async\w*|Sync): Process error|ALSA: poll time out",
         None,
     ),
-    ("pipewire", r"client too slow!|graph xrun|node xrun state|XRun! rate|snd_pcm_avail after recover", None),
+    (
+        "pipewire",
+        r"client too slow!|client missed [0-9]+ wakeups|graph xrun|node xrun state|XRun! (rate|count):|xrun of [0-9]+ usec|snd_pcm_avail after recover",
+        None,
+    ),
     ("linuxcnc", r"[Uu]nexpected realtime delay on task|error finishing read! iter", None),
     ("ros2_control", r"Overrun detected!|Overrun might occur", None),
     (
         "srsran",
-        r"Real-time failure in|Detected Real-Time failure|RF status: O=[0-9]+, U=[0-9]+, L=[0-9]+",
+        r"Real-time failure in|Detected Real-Time failure|RF status: O=[0-9]+, U=[0-9]+, L=[0-9]+|Late: [0-9]+; Underflow: [0-9]+; Overflow: [0-9]+;",
         None,
     ),
     (
         "klipper",
-        r"shutdown: (Timer too close|Missed scheduling of next|Rescheduled timer in the past)|Lost communication with MCU",
+        r"shutdown: (Timer too close|Missed scheduling of next|Rescheduled timer in the past|Stepper too far in past)|Lost communication with MCU",
         Some("/tmp/klippy.log"),
     ),
 ];
