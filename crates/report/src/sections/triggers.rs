@@ -197,6 +197,6 @@ mod tests {
 
     #[test]
     fn a_watch_without_triggers_has_no_section() {
-        assert!(section(&ProbeResult::default(), None).is_empty());
+        assert!(section(&ProbeResult::default(), None, &nanoseconds).is_empty());
     }
 }
