@@ -16,6 +16,8 @@ const NAMED_LEAST: f64 = 0.5;
 const LONGER_LEAST: f64 = 0.7;
 /// With this number of samples, they name a function without those of other activations.
 const SAMPLES_ENOUGH: usize = 8;
+/// The fewest samples that name a function which is in all of them and never in ordinary activations.
+const ONLY_HERE_LEAST: usize = 2;
 /// The fewest samples of ordinary activations with which late ones are compared.
 const ORDINARY_LEAST: usize = 30;
 /// The fewest samples of a thread's long activations that name a function.
@@ -56,7 +58,15 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         let found = hottest(&long.functions(usual), long)?;
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
+    // What all of its samples show and ordinary activations never do is more than what its long activations have in common.
+    let only_here = usual.and_then(|_| {
+        let found = hottest(&functions, &here).filter(|(_, it)| it.ordinary_ns == Some(0))?;
+        (here.stacks.len() >= ONLY_HERE_LEAST && found.1.all == here.stacks.len()).then_some(found)
+    });
     match among {
+        Some((_, found)) if only_here.is_some_and(|it| it.0 != found.0) => {
+            here.name(own, only_here.unwrap_or(found), &of, usual);
+        }
         Some((long, found)) => {
             long.name(own, found, "samples of the thread's unusually long activations", usual);
         }
@@ -414,8 +424,19 @@ mod tests {
         let few = Habits { ordinary: few, ..Habits::default() };
         assert_eq!(compared_with(&here, Some(few)).function.as_deref(), Some("update"));
         let long = Profile { stacks: vec![stack("trim free loop main"); 12], sampled_ns: 40_000 };
-        let cause = compared_with(&here[6..], Some(Habits { long, ..habits }));
+        let cause = compared_with(&here[6..], Some(Habits { long, ..habits.clone() }));
         assert_eq!(cause.function.as_deref(), Some("trim"), "one sample of its own says little");
+        let kinds = [stack("trim free loop main"), stack("write log loop main"), stack("plan loop main")];
+        let long = Profile { stacks: kinds.iter().cycle().take(12).cloned().collect(), sampled_ns: 400_000 };
+        let own = |count: usize| {
+            let cause = compared_with(
+                &vec!["plan loop main"; count],
+                Some(Habits { long: long.clone(), ..habits.clone() }),
+            );
+            cause.function
+        };
+        assert_eq!(own(2).as_deref(), Some("plan"), "its other long activations did something else");
+        assert_ne!(own(1).as_deref(), Some("plan"), "one sample says little");
     }
 
     #[test]

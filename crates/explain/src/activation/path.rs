@@ -193,6 +193,32 @@ impl<'r> Paths<'r> {
         (who.0 != 0 && does_count && is_most).then_some(who)
     }
 
+    /// A wait, divided among the threads that had that CPU meanwhile.
+    fn shared(
+        &self,
+        wait: &ChainPart,
+        cpu: CpuId,
+        except: u32,
+        counts: impl Fn(&Run<'_>) -> bool,
+    ) -> Vec<ChainPart> {
+        let all = self.of_cpu.get(&cpu).map(Vec::as_slice).unwrap_or_default();
+        let first = all.partition_point(|run| run.to_ns <= wait.from_ns);
+        let of_time = all[first..].iter().take_while(|run| run.from_ns < wait.to_ns);
+        let mut parts = Vec::new();
+        let mut cursor_ns = wait.from_ns;
+        for run in of_time.filter(|run| run.pid != 0 && run.pid != except && counts(run)) {
+            let (from_ns, to_ns) = (run.from_ns.max(cursor_ns), run.to_ns.min(wait.to_ns));
+            if from_ns < to_ns {
+                let (by, by_pid) = (Some(run.command.to_owned()), Some(run.pid));
+                parts.push(ChainPart { from_ns: cursor_ns, to_ns: from_ns, ..wait.clone() });
+                parts.push(ChainPart { from_ns, to_ns, by, by_pid, ..wait.clone() });
+                cursor_ns = to_ns;
+            }
+        }
+        parts.push(ChainPart { from_ns: cursor_ns, ..wait.clone() });
+        parts
+    }
+
     /// Since when a thread has had the CPU on which it still ran when the records were read.
     fn runs_since(&self, place: &Runner, least_ns: u64) -> u64 {
         let all = self.of_cpu.get(&place.cpu).map(Vec::as_slice).unwrap_or_default();
@@ -325,7 +351,7 @@ impl<'r> Search<'_, 'r> {
         for (run_ns, to_ns, cpu, was_runnable) in stints {
             let run_ns = run_ns.max(cursor_ns);
             if run_ns > cursor_ns {
-                parts.push(self.gap(place, cursor_ns, run_ns, cpu, before.as_ref(), is_woken));
+                parts.extend(self.gap(place, cursor_ns, run_ns, cpu, before.as_ref(), is_woken));
             }
             parts.extend(self.running(place, run_ns, to_ns, cpu));
             let pid = place.pid;
@@ -335,7 +361,7 @@ impl<'r> Search<'_, 'r> {
         parts
     }
 
-    /// The time between two runs of a thread that did not sleep.
+    /// The time between two runs of a thread that did not sleep: one part for the thread that had most of it, or one for each.
     fn gap(
         &self,
         place: &Runner,
@@ -344,7 +370,7 @@ impl<'r> Search<'_, 'r> {
         cpu: CpuId,
         before: Option<&Run<'_>>,
         is_woken: bool,
-    ) -> ChainPart {
+    ) -> Vec<ChainPart> {
         let what = match before {
             Some(run) if run.was_runnable => Does::Preempted,
             None if is_woken && self.all.complete_from(cpu) <= from_ns => Does::Runnable,
@@ -356,11 +382,13 @@ impl<'r> Search<'_, 'r> {
             // A thread of lower priority gives up the CPU at once: this time is that of the switch.
             let counts = |run: &Run<'_>| what == Does::Preempted || may_run_before(run.priority, own);
             let on = |cpu| self.all.busiest(cpu, (from_ns, to_ns), place.pid, counts);
-            let busiest = before.and_then(|run| on(run.cpu)).or_else(|| on(cpu));
-            gap.by = busiest.map(|(_, command)| command.to_owned());
-            gap.by_pid = busiest.map(|(pid, _)| pid);
+            let Some((pid, command)) = before.and_then(|run| on(run.cpu)).or_else(|| on(cpu)) else {
+                let there = before.map_or(cpu, |run| run.cpu);
+                return self.all.shared(&gap, there, place.pid, counts);
+            };
+            (gap.by, gap.by_pid) = (Some(command.to_owned()), Some(pid));
         }
-        gap
+        vec![gap]
     }
 
     /// A run, divided by long interrupts.
@@ -560,6 +588,28 @@ mod tests {
         assert_eq!(causes[0].share.map(|share| (share * 850.0).round()), Some(600.0));
         assert!(causes[0].evidence[1].contains("in 2 pieces"), "{causes:#?}");
         assert!(path_causes(&path, true)[0].confidence < Some(0.7));
+    }
+
+    #[test]
+    fn several_threads_that_share_a_wait_are_named_each_for_its_time() {
+        let mut of_cpus = pipeline();
+        of_cpus[1].remove(2);
+        for (from_ns, to_ns, pid, command) in
+            [(400, 440, 11, "one"), (440, 475, 12, "two"), (475, 490, 13, "three")]
+        {
+            of_cpus[1].insert(2, us(ran(from_ns, to_ns, pid, command, true)));
+        }
+        let recordings = recordings(of_cpus);
+        let ends = ends(100, 950);
+        let path = Paths::new(&recordings, &Surroundings::default()).path(&ends);
+        let expected = [
+            ("middle", "preempted", 400, 440, Some("one")),
+            ("middle", "preempted", 440, 475, Some("two")),
+            ("middle", "preempted", 475, 490, Some("three")),
+            ("middle", "preempted", 490, 500, None),
+        ];
+        assert_eq!(steps(&path)[3..7], expected);
+        assert!(is_contiguous(&path, &ends));
     }
 
     #[test]
