@@ -81,8 +81,8 @@ pub fn resume(
     if info.fix.is_some() {
         return Err(RunError::IsSearch(path.display().to_string()));
     }
-    // A run killed after its last repeat is not yet marked complete.
-    if info.is_complete() && info.state != RunState::Running {
+    // A run killed after its last repeat is not yet marked complete, and on a full disk its result may be missing.
+    if info.is_complete() && info.state != RunState::Running && reader.has_result() {
         return Err(RunError::AlreadyComplete(path.display().to_string()));
     }
     let experiment = prepare(info.plan.clone())?;

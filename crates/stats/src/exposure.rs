@@ -83,7 +83,7 @@ pub(crate) fn judged(cell: &CellResult) -> impl Iterator<Item = JudgedSeries<'_>
 /// How long a cell was measured, and what was above the limit; `None` if no probe measured.
 pub(crate) fn exposure(cell: &CellResult, limit: Nanos) -> Option<Exposure> {
     let series: Vec<JudgedSeries<'_>> = judged(cell).collect();
-    let watched_ns = series.iter().map(JudgedSeries::watched_ns).min()?;
+    let watched_ns = watched_ns(cell)?;
     let mut cpus: Vec<CpuId> = series.iter().map(|series| series.cpu.cpu).collect();
     cpus.sort_unstable();
     cpus.dedup();
@@ -92,6 +92,11 @@ pub(crate) fn exposure(cell: &CellResult, limit: Nanos) -> Option<Exposure> {
     let samples: u64 = series.iter().map(|series| series.samples_above(limit)).sum();
     let events = if samples > above.len() as u64 { samples } else { clusters(above) };
     Some(of_events(watched_ns, cpus.len() as u32, events))
+}
+
+/// How long a cell was measured, with or without a limit; `None` if no probe measured.
+pub fn watched_ns(cell: &CellResult) -> Option<u64> {
+    judged(cell).map(|series| series.watched_ns()).min()
 }
 
 /// The exposure of all cells together.

@@ -183,7 +183,9 @@ impl RunRow {
             mismatches: words.mismatches.join("; "),
             labels: words.labels.to_owned(),
             limit_ns: info.plan.limit.map(|limit| limit.0),
-            watched_ns: exposure.map(|it| it.watched_ns),
+            watched_ns: result.and_then(|it| {
+                it.cells.iter().filter_map(whylate_stats::watched_ns).reduce(u64::saturating_add)
+            }),
             events: exposure.map(|it| it.events),
             samples: cpus().map(|cpu| cpu.samples).sum(),
             max_ns: cpus().filter_map(|cpu| Some(cpu.quantiles.as_ref()?.max_ns)).max(),
@@ -225,7 +227,7 @@ impl CellRow {
             treatments: cell.treatments.clone(),
             repeats: cell.repeats.iter().filter(|repeat| repeat.error.is_none()).count() as u32,
             skipped: cell.skipped.clone(),
-            watched_ns: cell.exposure.map(|it| it.watched_ns),
+            watched_ns: whylate_stats::watched_ns(cell),
             events: cell.exposure.map(|it| it.events),
         }
     }

@@ -5,7 +5,7 @@
 //! say what is lost, and whose data it is.
 
 use crate::damage::Damage;
-use crate::directory::segment_numbers;
+use crate::directory::{RESULT_FILE, segment_numbers};
 use crate::error::StoreError;
 use crate::folder::Folder;
 use crate::info::{ExecutionState, RunInfo};
@@ -209,6 +209,11 @@ impl Reader {
 
     pub fn folder(&self) -> &Folder {
         &self.folder
+    }
+
+    /// Whether the run's result was written at its end.
+    pub fn has_result(&self) -> bool {
+        self.folder.path().join(RESULT_FILE).is_file()
     }
 
     /// `run.json`.

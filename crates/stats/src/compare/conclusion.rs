@@ -1,5 +1,7 @@
 //! What a comparison says as a whole.
 
+use super::RUNS_PERMUTED_MIN;
+use crate::contrast::SIGNIFICANCE;
 use whylate_core::WarningCode;
 use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{CompareOutcome, CompareResult, Outcome, RunContrast};
@@ -15,6 +17,7 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     };
     let count = |outcome: CompareOutcome| deciding.iter().filter(is(outcome)).count();
     let all = deciding.len();
+    let runs = deciding.iter().map(|it| it.values[0].len().min(it.values[1].len())).min().unwrap_or_default();
     let cells = if all == 1 { "1 cell".to_owned() } else { format!("{all} cells") };
     let what = primary.map(|it| it.to_string()).unwrap_or_else(|| "the deciding statistic".to_owned());
     let (outcome, reason) = if result.contrasts.is_empty() {
@@ -33,7 +36,11 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     } else {
         (
             CompareOutcome::CannotTell,
-            format!("{what}: cannot tell in {} of {cells}", count(CompareOutcome::CannotTell)),
+            format!(
+                "{what}: cannot tell in {} of {cells}{}",
+                count(CompareOutcome::CannotTell),
+                too_few(runs, all)
+            ),
         )
     };
     let reason = match outcome {
@@ -81,4 +88,35 @@ fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String 
         named.join(", "),
         first.comparison.statistic
     )
+}
+
+/// If no difference of any size can be shown in that number of cells: how many runs of each side can show one.
+fn too_few(runs: usize, cells: usize) -> String {
+    // The correction for several cells (Holm) multiplies the smallest p-value by their number.
+    let shows = |runs: &usize| least_p(*runs) * cells as f64 <= SIGNIFICANCE;
+    if runs < RUNS_PERMUTED_MIN || shows(&runs) {
+        return String::new();
+    }
+    let enough = (runs + 1..).find(shows).unwrap_or(runs);
+    format!("; {runs} runs of each side cannot show a difference in {cells} cells, {enough} can")
+}
+
+/// The smallest p-value of that number of runs on each side: two of all ways to divide them are the most extreme ones.
+fn least_p(runs: usize) -> f64 {
+    let ways: f64 = (1..=runs).map(|nth| (runs + nth) as f64 / nth as f64).product();
+    2.0 / ways
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_cells_need_more_runs() {
+        assert!((least_p(4) - 2.0 / 70.0).abs() < 1e-12 && (least_p(5) - 2.0 / 252.0).abs() < 1e-12);
+        assert_eq!(too_few(4, 1), "");
+        assert_eq!(too_few(4, 2), "; 4 runs of each side cannot show a difference in 2 cells, 5 can");
+        assert_eq!(too_few(5, 2), "");
+        assert_eq!(too_few(1, 2), "", "single runs need a history");
+    }
 }
