@@ -3,6 +3,7 @@
 use super::{ComparedPart, ComparedSide};
 use std::path::Path;
 use whylate_core::cpus::CpuSet;
+use whylate_core::figure::counted;
 use whylate_core::quantity::BUCKET_NS;
 use whylate_core::result::{CellResult, Described, MeasureResult, RunResult, differences};
 use whylate_core::warning::push_once;
@@ -21,14 +22,22 @@ pub(super) fn of(sides: &[ComparedSide]) -> Vec<Warning> {
 fn foreign(sides: &[ComparedSide]) -> Vec<Warning> {
     let parts = sides.iter().flat_map(|side| &side.parts);
     let all: Vec<(&Path, &MeasureResult)> = parts.filter_map(ComparedPart::foreign).collect();
-    let mut found = Vec::new();
+    // One warning for all files that have the same one.
+    let mut signatures: Vec<(&str, &Path, usize)> = Vec::new();
     for (path, measure) in &all {
-        let signatures = measure.warnings.iter().filter(|it| it.code == WarningCode::KnownSignature);
-        let named = |it: &Warning| {
-            Warning::new(WarningCode::KnownSignature, format!("{}: {}", path.display(), it.text))
-        };
-        found.extend(signatures.map(named));
+        for it in measure.warnings.iter().filter(|it| it.code == WarningCode::KnownSignature) {
+            match signatures.iter_mut().find(|(text, ..)| *text == it.text) {
+                Some((.., files)) => *files += 1,
+                None => signatures.push((&it.text, path, 1)),
+            }
+        }
     }
+    let named = |(text, path, files): (&str, &Path, usize)| {
+        let more =
+            if files > 1 { format!(" and {}", counted(files - 1, "other file")) } else { String::new() };
+        Warning::new(WarningCode::KnownSignature, format!("{}{more}: {text}", path.display()))
+    };
+    let mut found: Vec<Warning> = signatures.into_iter().map(named).collect();
     let Some(((first_path, first), others)) = all.split_first() else { return found };
     for (path, measure) in others {
         let mut differs = Vec::new();
