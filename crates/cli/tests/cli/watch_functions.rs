@@ -159,5 +159,5 @@ fn a_method_of_java_has_its_name_once_the_map_is_written_and_one_line_before() {
         |cause: &Value| cause["function"].as_str().is_some_and(|name| name.contains("Step.planAgain"));
     let (after, before) = (share(&own, named), share(&own, |cause| misses(cause, "methods have no names: ")));
     // A third of the slow cycles come before the map, and some come while it is written.
-    assert!(after >= 0.3 && before >= 0.05, "{after} and {before}: {own:#?}");
+    assert!(after >= 0.1 && before >= 0.05, "{after} and {before}: {own:#?}");
 }
