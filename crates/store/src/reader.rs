@@ -213,7 +213,7 @@ impl Reader {
 
     /// Whether the run's result was written at its end.
     pub fn has_result(&self) -> bool {
-        self.folder.path().join(RESULT_FILE).is_file()
+        self.folder.find(RESULT_FILE).is_some()
     }
 
     /// `run.json`.
