@@ -137,9 +137,9 @@ fn a_function_of_python_has_its_name_with_a_map_and_one_line_without() {
         names.take(3).any(|name| name.as_str().is_some_and(|name| name.starts_with("py::plan_again:")))
     });
     let Some(own) = own_work_of(&folder(), &[], &[python, "-X", "perf", &script, "400"]) else { return };
-    assert!(share(&own, of_plan) >= 0.6, "{own:#?}");
+    assert!(share(&own, of_plan) >= 0.4, "{own:#?}");
     let Some(own) = own_work_of(&folder(), &[], &[python, &script, "400"]) else { return };
-    assert!(share(&own, |cause| misses(cause, "functions of Python have no names")) >= 0.6, "{own:#?}");
+    assert!(share(&own, |cause| misses(cause, "functions of Python have no names")) >= 0.4, "{own:#?}");
 }
 
 #[test]
