@@ -55,7 +55,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Looks for them on the CPUs that are online; the reason if there are none.
+    /// Looks for counters on the CPUs that are online. Without any, the error is the reason.
     pub(crate) fn find(host: &HostRoot, cpus: &CpuSet, events: CounterEvents) -> Result<Self, String> {
         let (mut kinds, mut failed) = (0, None);
         for cpu in cpus.intersection(&hotplug::online(host)).iter() {
@@ -124,7 +124,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// How long reading the counter of this thread takes at least; `None` if there is none.
+/// The shortest time that a reading of this thread's counter takes; `None` without such a counter.
 fn reading_ns((source, event): (u32, u64)) -> Option<u64> {
     let this_thread = 0;
     let counter = PerfCounter::of_thread(source, event, this_thread).ok()?;

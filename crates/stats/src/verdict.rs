@@ -215,8 +215,7 @@ fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
     let later: u64 = late.iter().filter_map(|task| task.get(LATER_PERIODS)).sum();
     let later = match later {
         0 => String::new(),
-        1 => "; 1 later period began before such a response had ended".to_owned(),
-        _ => format!("; {later} later periods began before such a response had ended"),
+        _ => format!("; {} began before such a response had ended", counted(later, "later period")),
     };
     Some(format!(
         "{at_least}{named} missed the deadline of {deadline}{later}; the longest took {at_least}{value}{of}"

@@ -234,7 +234,7 @@ impl Builder {
             self.tracks.entry(raw.thread).or_default().calls.push(long);
             return None;
         }
-        let is_unknown = !self.threads.contains_key(&raw.thread);
+        let is_unknown = raw.kind == TaskEvent::New && !self.threads.contains_key(&raw.thread);
         let fresh = || Watched { first_ns: raw.end_ns, ..Watched::default() };
         let known = self.threads.entry(raw.thread).or_insert_with(fresh);
         if raw.kind == TaskEvent::New {
@@ -254,7 +254,7 @@ impl Builder {
             TaskEvent::New | TaskEvent::Gone => {
                 self.tracks.remove(&raw.thread);
                 // A thread that gets a watched priority again and again has one start.
-                if raw.kind == TaskEvent::New && is_unknown {
+                if is_unknown {
                     self.tracks.insert(raw.thread, Track { is_new: true, ..Track::default() });
                 }
                 None

@@ -26,7 +26,7 @@ pub enum TaskTarget {
 }
 
 impl TaskTarget {
-    /// Whether a thread of that name is one of it, as far as the name says it.
+    /// Whether the target includes threads of that name. Targets without a name include every thread.
     pub(super) fn is_named(&self, command: &str) -> bool {
         match self {
             Self::Name(name) => name.bytes().take(COMMAND_MAX).eq(command.bytes()),

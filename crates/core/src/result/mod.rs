@@ -93,7 +93,7 @@ pub use spike_trace::SpikeTrace;
 pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
-pub use trigger::{MAY_BE_LATE, TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread};
+pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread, none_late};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};

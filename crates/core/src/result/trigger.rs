@@ -71,9 +71,13 @@ pub struct TriggerThread {
     pub causes: Vec<Cause>,
 }
 
-/// What is said where not all waits can be seen, and what can be seen is not late.
-pub const MAY_BE_LATE: &str =
-    "cannot tell which thread was late (without rights, whylate does not see waits for locks)";
+/// What is said if no thread was seen to be late; `is_partial`: not all waits can be seen.
+pub const fn none_late(is_partial: bool) -> &'static str {
+    match is_partial {
+        true => "cannot tell which thread was late (without rights, whylate does not see waits for locks)",
+        false => "no watched thread was late",
+    }
+}
 
 impl TriggerThread {
     /// An activation that is longer than this many times the median is late.
@@ -98,7 +102,7 @@ impl TriggerThread {
 impl TriggerMoment {
     /// `output:Late: control took 4.10 ms instead of 1.00 ms: preempted by thief`.
     pub fn sentence(&self) -> String {
-        let none = || if self.is_partial() { MAY_BE_LATE } else { "no watched thread was late" }.to_owned();
+        let none = || none_late(self.is_partial()).to_owned();
         let why = self.late_thread().map_or_else(none, TriggerThread::sentence);
         format!("{}: {why}", self.trigger)
     }

@@ -4,7 +4,7 @@ use crate::charts::Clock;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{
-    MAY_BE_LATE, ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread,
+    ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread, none_late,
 };
 
 /// The most moments of a trigger that the details list.
@@ -73,8 +73,7 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
 fn why(suspect: &TriggerSuspect, explained: u64) -> String {
     let of = format!("in {} of {}", count(suspect.moments), count(explained));
     let Some(thread) = &suspect.thread else {
-        let none = if suspect.cannot_tell { MAY_BE_LATE } else { "no watched thread was late" };
-        return format!("{of}, {none}");
+        return format!("{of}, {}", none_late(suspect.cannot_tell));
     };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
     let at_most = if suspect.wait_max_ns.is_some() { "at most " } else { "" };
@@ -91,8 +90,7 @@ fn described(moment: &TriggerMoment, when: &dyn Fn(u64) -> String) -> String {
     };
     let late: Vec<String> = moment.threads.iter().filter(|it| it.late).map(TriggerThread::sentence).collect();
     let why = match late.is_empty() {
-        true if moment.is_partial() => MAY_BE_LATE.to_owned(),
-        true => "no watched thread was late".to_owned(),
+        true => none_late(moment.is_partial()).to_owned(),
         false => late.join("; "),
     };
     format!("{}{text} at {}{more}: {why}.", moment.trigger, when(moment.at_ns))

@@ -101,7 +101,7 @@ fn too_few(runs: usize, cells: usize) -> String {
     format!("; {runs} runs of each side cannot show a difference in {cells} cells, {enough} can")
 }
 
-/// The smallest p-value of that number of runs on each side: two of all ways to divide them are the most extreme ones.
+/// The smallest p-value that this number of runs on each side can have: the two most extreme ways to divide them, among all ways.
 fn least_p(runs: usize) -> f64 {
     let ways: f64 = (1..=runs).map(|nth| (runs + nth) as f64 / nth as f64).product();
     2.0 / ways
