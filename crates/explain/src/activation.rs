@@ -31,7 +31,7 @@ use crate::confidence::{CONCLUDED, POSSIBLE, RECORDED, STATED};
 use crate::segments::{self, Activity, Recording, Segment, Surroundings, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
-use whylate_core::recording::{Activation, Budget, Doing, Stage, Wait};
+use whylate_core::recording::{Activation, Budget, Doing, Stage, Wait, Waker};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
 /// The causes of a response, largest share first, never empty, from the CPUs' activity and all wake-ups from [`convoy_from`]
@@ -139,7 +139,7 @@ pub fn explain(
 /// began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
-        Doing::Blocked { wait: Wait::Lock { .. }, .. } => Some(inversion::HELD_BEFORE_NS),
+        Doing::Blocked { wait: Wait::Lock { .. }, .. } | Doing::Blocked { waker: Waker::Thread(..), .. } => Some(inversion::HELD_BEFORE_NS),
         Doing::Waking { .. } | Doing::Preempted { .. } => segments::looks_back(priority, stage.length_ns()),
         _ => None,
     }

@@ -15,6 +15,9 @@ pub struct Cause {
     pub actor: Option<String>,
     /// Thread id of the actor, if the actor is a thread.
     pub pid: Option<u32>,
+    /// The thread that the actor delayed, if the task waited for this thread. It is the actor's own name if the task waited
+    /// until the actor woke it.
+    pub delayed: Option<String>,
     /// The kernel function that took the time, if it is known. For a task's own work: the function of its program
     /// that, with its callees, has most of the samples.
     pub function: Option<String>,
@@ -215,6 +218,7 @@ impl Cause {
             kind,
             actor: None,
             pid: None,
+            delayed: None,
             function: None,
             callers: Vec::new(),
             from_ns: None,
@@ -304,7 +308,7 @@ causes! {
     /// A non-maskable interrupt's handler ran.
     Nmi = "nmi", Interrupt, ["a non-maskable interrupt ran{place}"];
     /// Another thread had the CPU while the task was runnable.
-    Thread = "thread", Thread, ["{actor} had the CPU{place} while the task was runnable", "the task waited for a CPU that another thread had{place}"];
+    Thread = "thread", Thread, ["the task waited for {waker}, which was running{place}", "{actor} had the CPU{place} while {delayed}, for which the task waited, was runnable", "{actor} had the CPU{place} while the task was runnable", "the task waited for a CPU that another thread had{place}"];
     /// Code ran with preemption disabled.
     PreemptOff = "preempt_off", Section, ["{actor|code} disabled preemption{place}"];
     /// Code ran with interrupts disabled.
@@ -402,6 +406,10 @@ impl Cause {
                 (Some(_), Some(actor), _) => text.push_str(&self.with_thread(actor)),
                 (None, Some(actor), _) if name == "actor" => text.push_str(&self.with_thread(actor)),
                 (None, Some(actor), _) if name == "who" => text.push_str(actor),
+                (None, Some(actor), _) if name == "waker" && self.delayed.as_ref() == Some(actor) => {
+                    text.push_str(&self.with_thread(actor));
+                }
+                (None, _, _) if name == "delayed" => text.push_str(self.delayed.as_ref()?),
                 (None, _, Some(function)) if name == "function" => text.push_str(function),
                 (None, _, function) if name == "place" => {
                     text.extend(function.as_ref().map(|function| format!(" in {function}")));
@@ -473,6 +481,11 @@ mod tests {
         let named = Cause { actor: Some("cc1".to_owned()), pid: Some(7), ..bare.clone() };
         assert_eq!(bare.sentence(), "the task waited for a CPU that another thread had");
         assert_eq!(named.sentence(), "cc1 (thread 7) had the CPU while the task was runnable");
+        let delayed = |name: &str| Cause { delayed: Some(name.to_owned()), ..named.clone() };
+        let delayed_owner = delayed("owner").sentence();
+        assert!(delayed_owner.contains("cc1 (thread 7)") && delayed_owner.contains("owner"), "{delayed_owner}");
+        assert!(!delayed_owner.contains("the task was runnable"), "{delayed_owner}");
+        assert!(!delayed("cc1").sentence().contains("had the CPU"), "{}", delayed("cc1").sentence());
     }
 
     #[test]

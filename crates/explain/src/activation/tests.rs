@@ -193,6 +193,49 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
 }
 
 #[test]
+fn a_waker_that_was_preempted_says_by_whom() {
+    let ran = |from_ns, to_ns, pid, command: &str, was_runnable| Segment {
+        from_ns,
+        to_ns,
+        what: Activity::Thread {
+            thread: thread(pid, 10, command),
+            process: pid,
+            was_runnable,
+            next_priority: 20,
+        },
+    };
+    let of = |holder_moved: bool| {
+        let wait = Wait::Inside { call: "futex".to_owned(), object: Object::Word(0x10, None) };
+        let waker = Waker::Thread(7, "logger".to_owned());
+        let other = Stage { cpu: CpuId(2), ..stage(900_000, 1_000_000, Doing::Running) };
+        let stages = vec![
+            other,
+            stage(1_000_000, 1_100_000, Doing::Running),
+            stage(1_100_000, 2_000_000, Doing::Blocked { wait, waker }),
+        ];
+        let here = vec![
+            ran(800_000, 900_000, 7, "logger", true),
+            ran(1_100_000, 1_900_000, 8, "hog", false),
+            ran(1_900_000, 2_000_000, 7, "logger", true),
+        ];
+        let there = holder_moved.then(|| ran(910_000, 1_800_000, 7, "logger", false));
+        let recordings = |cpu: CpuId, _: u64, _: u64| Recording {
+            segments: if cpu == CpuId(2) { there.clone().into_iter().collect() } else { here.clone() },
+            ..Recording::default()
+        };
+        explain(&activation(40, stages), &recordings, &BTreeMap::new(), &Surroundings::default()).remove(0)
+    };
+    let preempted = of(false);
+    assert_eq!(
+        (preempted.kind, preempted.actor.as_deref()),
+        (Kind::Wait, Some("logger (preempted by hog)")),
+        "{preempted:?}"
+    );
+    assert!(preempted.evidence.iter().any(|line| line.contains("hog (thread 8)")), "{preempted:?}");
+    assert_eq!(of(true).actor.as_deref(), Some("logger"), "it ran on the other CPU meanwhile");
+}
+
+#[test]
 fn the_stack_of_a_late_wake_up_is_kept_and_one_without_is_known_all_the_same() {
     let spinner = || thread(9, -21, "spinner");
     let ran = Activity::Thread { process: 9, thread: spinner(), was_runnable: true, next_priority: 40 };

@@ -49,6 +49,14 @@ struct Wake {
     index: usize,
 }
 
+/// A time in which the waker of the task had a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Stint {
+    came: Wake,
+    /// When it had been preempted before.
+    left: Option<Wake>,
+}
+
 /// Divides the time of one spike.
 pub(crate) struct Accountant<'a> {
     pub(crate) window: &'a Window,
@@ -257,18 +265,55 @@ impl Accountant<'_> {
         depth: u32,
     ) {
         let phase = Phase::Waker { pid, owner };
-        let events = &self.window.events;
-        let is_switch_to =
-            |event: &Event| matches!(event.kind, EventKind::Switch { next, .. } if next.pid == pid);
-        let ran = events[..wake.index].iter().rposition(is_switch_to);
-        let ran = ran.filter(|place| events[*place].at_ns > from && depth < DEPTH_MAX && !owner);
-        let Some(place) = ran else {
+        let stints = match owner || depth >= DEPTH_MAX {
+            true => Vec::new(),
+            false => self.stints(pid, wake, from),
+        };
+        let Some(first) = stints.last() else {
             self.walk(phase, who, wake.cpu, from, woken);
             return;
         };
-        let (priority, ran) = (self.labeller.priorities.at(pid, place), events[place].at_ns.min(woken));
-        self.wait(Who { pid: Some(pid), priority }, wake.cpu, from, ran, depth + 1);
-        self.walk(phase, who, wake.cpu, ran, woken);
+        let waker = |index| Who { pid: Some(pid), priority: self.labeller.priorities.at(pid, index) };
+        if first.came.at_ns > from && first.left.is_none() {
+            self.wait(waker(first.came.index), first.came.cpu, from, first.came.at_ns, depth + 1);
+        } else if let Some(left) = first.left.filter(|left| left.at_ns > from) {
+            self.walk(phase, who, left.cpu, from, left.at_ns);
+        }
+        for (nth, stint) in stints.iter().enumerate().rev() {
+            if let Some(left) = stint.left {
+                let left_ns = left.at_ns.max(from);
+                let left = Wake { at_ns: left_ns, ..left };
+                self.until_run(waker(left.index), left, stint.came.cpu, left_ns, stint.came.at_ns);
+            }
+            let next = nth.checked_sub(1).and_then(|next| stints[next].left);
+            let until_ns = next.map_or(woken, |next| next.at_ns);
+            self.walk(phase, who, stint.came.cpu, stint.came.at_ns, until_ns);
+        }
+    }
+
+    /// When the thread `pid` got a CPU before a wake-up by it, the last time first, back to its last sleep or to `from`.
+    fn stints(&self, pid: u32, wake: Wake, from: u64) -> Vec<Stint> {
+        let events = &self.window.events;
+        let (mut stints, mut end) = (Vec::new(), wake.index);
+        let at = |index: usize| {
+            let Event { at_ns, cpu, .. } = events[index];
+            Wake { at_ns: at_ns.min(wake.at_ns), cpu, target: cpu, index }
+        };
+        let came = |event: &Event| matches!(event.kind, EventKind::Switch { next, .. } if next.pid == pid);
+        while let Some(index) = events[..end].iter().rposition(came).filter(|it| events[*it].at_ns > from) {
+            let left = events[..index].iter().enumerate().rev().find_map(|(left, event)| match event.kind {
+                EventKind::Switch { previous, state, .. } if previous.pid == pid => Some((left, state)),
+                _ => None,
+            });
+            // It lost its CPU in the middle of what it did before it woke the task.
+            let left = left.filter(|(_, state)| *state == TaskState::Runnable).map(|(left, _)| left);
+            stints.push(Stint { came: at(index), left: left.map(at) });
+            match left {
+                Some(left) => end = left,
+                None => break,
+            }
+        }
+        stints
     }
 
     /// From the wake-up to the moment at which the task ran, on the CPUs that it was queued on.
@@ -322,7 +367,10 @@ impl Accountant<'_> {
                 at = end;
                 continue;
             }
-            let label = self.labeller.label(phase, who, span, end - at);
+            let mut label = self.labeller.label(phase, who, span, end - at);
+            if who.pid.is_some() && who.pid != self.late.pid {
+                label = label.on_behalf(self.labeller.thread(who.pid));
+            }
             self.push(cpu, at, end, label, Some(place as u32));
             at = end;
         }

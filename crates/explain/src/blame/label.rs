@@ -77,6 +77,18 @@ impl Label {
         Self { blame: Blame { actor: None, pid: None, ..self.blame }, ..self }
     }
 
+    /// The task waited for the thread of that name, to which this happened.
+    pub(crate) fn on_behalf(mut self, name: String) -> Self {
+        if !self.blame.evidence.is_empty() {
+            let evidence = self.blame.evidence.replace("the late task", &name).replace("the task", &name);
+            self.blame.evidence = format!("the task waited for {name}: {evidence}").into();
+        }
+        if self.blame.kind == Some(CauseKind::Thread) {
+            self.blame.delayed = Some(name);
+        }
+        self
+    }
+
     fn what(self, what: impl Into<String>) -> Self {
         Self { what: what.into(), ..self }
     }
@@ -462,14 +474,16 @@ impl Labeller<'_> {
             } else {
                 (CauseKind::Thread, not_yet)
             };
-            return self.by(kind, state, what, confidence, reason);
+            let mut label = self.by(kind, state, what, confidence, reason);
+            label.blame.delayed = label.blame.actor.clone().filter(|_| !owner);
+            return label;
         }
         let priority = self.priorities.at(pid, span.events.0);
         let inner = self.label(Phase::Runnable, Who { pid: Some(pid), priority }, span, length_ns);
-        if !owner {
-            return inner;
-        }
         let name = self.thread(Some(pid));
+        if !owner {
+            return inner.on_behalf(name);
+        }
         let what = format!("{name}, which holds the lock, waits: {}", inner.what);
         let other = inner.blame.actor.filter(|_| inner.blame.pid.is_some());
         let more = other.map(|other| format!("; {other} had the CPU meanwhile: priority inversion"));

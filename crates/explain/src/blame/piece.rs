@@ -32,6 +32,8 @@ pub(crate) struct Blame {
     pub(crate) kind: Option<CauseKind>,
     pub(crate) actor: Option<String>,
     pub(crate) pid: Option<u32>,
+    /// See [`Cause`](whylate_core::result::Cause).
+    pub(crate) delayed: Option<String>,
     pub(crate) function: Option<String>,
     /// Who called the function, innermost first.
     pub(crate) callers: Vec<String>,
@@ -68,8 +70,8 @@ impl Blame {
         Self { function, callers: callers.unwrap_or_default(), ..self }
     }
 
-    pub(crate) fn who(&self) -> (Option<CauseKind>, &Option<String>, Option<u32>, &Option<String>) {
-        (self.kind, &self.actor, self.pid, &self.function)
+    pub(crate) fn who(&self) -> (Option<CauseKind>, Option<u32>, [&Option<String>; 3]) {
+        (self.kind, self.pid, [&self.actor, &self.delayed, &self.function])
     }
 }
 

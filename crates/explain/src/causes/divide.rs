@@ -82,6 +82,7 @@ impl<D> Group<'_, D> {
         let mut cause = Cause {
             actor: first.actor.clone(),
             pid: first.pid,
+            delayed: first.delayed.clone(),
             function: first.function.clone(),
             from_ns: Some(from),
             to_ns: Some(to),

@@ -1,6 +1,6 @@
 //! Causes found via other tasks and other CPUs.
 
-use crate::found::{explained, only};
+use crate::found::{explained, explained_with, only};
 use crate::script::Script;
 use whylate_core::result::{CauseKind, ExplainAnswer, LateWhat};
 use whylate_explain::{Options, explain};
@@ -61,6 +61,38 @@ fn a_lock_is_followed_to_its_owner() {
         evidence.iter().any(|line| line.contains("medium had the CPU meanwhile: priority inversion")),
         "{evidence:?}"
     );
+}
+
+#[test]
+fn a_thread_that_had_the_cpu_of_the_waker_did_not_delay_a_runnable_task() {
+    // A lock without events and without priority inheritance. `medium` preempts `owner` twice.
+    let options = Options { what: Some(LateWhat::Blocked), ..Options::default() };
+    let result = explained_with(
+        "100 1 idle-0 d..h1.. expire 5098
+         500 1 rt-7 ....... timer_start 6000
+         510 1 rt-7 d...2.. switch rt-7:10 S > owner-9:120
+         1003 1 owner-9 d..h... vec local_timer
+         1004 1 owner-9 d..h... expire 6001
+         1005 1 owner-9 d..h... waking rt-7:10 1
+         1010 1 owner-9 d...2.. switch owner-9:120 R > rt-7:10
+         1025 1 rt-7 d...2.. switch rt-7:10 D > owner-9:120
+         1100 1 owner-9 d...2.. switch owner-9:120 R > medium-8:50
+         2000 1 medium-8 d...2.. switch medium-8:50 S > owner-9:120
+         2100 1 owner-9 d...2.. switch owner-9:120 R > medium-8:50
+         2900 1 medium-8 d...2.. switch medium-8:50 S > owner-9:120
+         3000 1 owner-9 d...1.. waking rt-7:10 1
+         3010 1 owner-9 d...2.. switch owner-9:120 R > rt-7:10",
+        &options,
+    );
+    let (latency, kind, actor, _) = only(&result);
+    assert_eq!((latency, kind, actor), (1985, CauseKind::Thread, "medium"), "{result:#?}");
+    let spike = &result.spikes[0];
+    assert_eq!(spike.cause.delayed.as_deref(), Some("owner"));
+    assert_eq!(spike.cause.share.map(|share| (share * 1985.0).round()), Some(1700.0), "{spike:#?}");
+    assert!(spike.cause.evidence.iter().all(|line| !line.contains("the task cannot")), "{spike:#?}");
+    let waker = spike.also.iter().find(|cause| cause.actor.as_deref() == Some("owner")).unwrap();
+    assert_eq!(waker.delayed.as_deref(), Some("owner"), "the task waited for it while it ran");
+    assert!(waker.share.is_some_and(|share| (0.13..0.16).contains(&share)), "{waker:#?}");
 }
 
 #[test]
