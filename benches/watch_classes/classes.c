@@ -10,7 +10,11 @@
  *     owner      `control` waits for that mutex, whose owner runs on another CPU
  *     deadline   `control` has SCHED_DEADLINE and uses up its runtime
  *     own        `control` itself works for 5 ms longer, in `burn`
- *     many       the same, while 200 other threads work each 10 ms
+ *     plan       the same, in `replan`, which `controller_update` calls and which makes no call itself
+ *     trim       `control` frees 8 MiB to the kernel, in `malloc_trim`
+ *     mutex      a nice-0 thread `holder` on another CPU holds a mutex without priority inheritance for 5 ms
+ *     log        `control` writes lines to a pipe that `reader` empties only every 100 ms
+ *     many       the same as `own`, while 200 other threads work each 10 ms
  *     faults     `control` touches 2,048 new pages
  *     map        `control` maps memory while another thread populates 512 MiB
  *     flock      another process holds the file's lock for 5 ms
@@ -22,6 +26,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
@@ -49,6 +54,10 @@ static int cpu, cycles, control_id;
 static uint64_t took_ns[CYCLES_MAX];
 static pthread_mutex_t inherit;
 static volatile int turn, is_over;
+static pthread_mutex_t plain = PTHREAD_MUTEX_INITIALIZER;
+static int log_pipe[2];
+static uint64_t steps_per_ms;
+static volatile uint64_t value;
 static int lock_file, server_socket, client_socket;
 static struct sockaddr_in server_address;
 static char group[128];
@@ -198,6 +207,72 @@ static void *other(void *unused)
 	return unused;
 }
 
+/* A chain of multiplications of about that length. */
+__attribute__((noinline)) static void replan(uint64_t us)
+{
+	uint64_t now = value;
+
+	for (uint64_t left = steps_per_ms * us / 1000; left; left--)
+		now = now * 2862933555777941757ull + 3;
+	value = now;
+}
+
+__attribute__((noinline)) static void filter(void)
+{
+	uint64_t now = value;
+
+	for (uint64_t left = steps_per_ms / 5; left; left--)
+		now = now * 6364136223846793005ull + 1;
+	value = now;
+}
+
+__attribute__((noinline)) static void controller_update(int is_late)
+{
+	filter();
+	if (is_late)
+		replan(HOLD_US);
+	value++;
+}
+
+static void calibrate(void)
+{
+	uint64_t best = ~0ull;
+
+	for (int nth = 0; nth < 5; nth++) {
+		uint64_t from = now_ns();
+
+		steps_per_ms = 1000000;
+		replan(1000);
+		if (now_ns() - from < best)
+			best = now_ns() - from;
+	}
+	steps_per_ms = 1000000ull * 1000000 / best;
+}
+
+static void *holder(void *unused)
+{
+	begin("holder", 0, !cpu);
+	for (uint64_t at = epoch_ns + PERIOD_NS * 5 - 1000000; !is_over; at += PERIOD_NS * 10) {
+		sleep_until(at);
+		pthread_mutex_lock(&plain);
+		burn(HOLD_US + 1000);
+		pthread_mutex_unlock(&plain);
+	}
+	return unused;
+}
+
+static void *reader(void *unused)
+{
+	static char text[65536];
+
+	begin("reader", 0, !cpu);
+	for (uint64_t at = epoch_ns + PERIOD_NS * 5 + 5000000;; at += PERIOD_NS * 10) {
+		sleep_until(at);
+		if (read(log_pipe[0], text, sizeof(text)) < 0)
+			return unused;
+	}
+}
+
 static void *server(void *unused)
 {
 	begin("server", 0, !cpu);
@@ -293,6 +368,8 @@ struct attributes {
 
 static void *control(void *unused)
 {
+	static char lines[6500];
+
 	control_id = syscall(SYS_gettid);
 	if (is("deadline")) {
 		struct attributes wanted = { sizeof(wanted), 6 /* SCHED_DEADLINE */, 0, 0, 0, 3000000, PERIOD_NS, PERIOD_NS };
@@ -311,6 +388,24 @@ static void *control(void *unused)
 		burn(200);
 		if (is("own") || is("many") || is("deadline"))
 			burn(is_late ? HOLD_US : 0);
+		if (is("plan"))
+			controller_update(is_late);
+		if (is("trim") && is_late) {
+			void *blocks[128];
+
+			for (int block = 0; block < 128; block++)
+				memset(blocks[block] = malloc(65536), 1, 65536);
+			for (int block = 0; block < 128; block++)
+				free(blocks[block]);
+			malloc_trim(0);
+		}
+		if (is("mutex")) {
+			pthread_mutex_lock(&plain);
+			pthread_mutex_unlock(&plain);
+		}
+		/* The pipe holds 64 KiB, so that the write after about ten cycles waits for `reader`. */
+		if (is("log") && write(log_pipe[1], lines, sizeof(lines)) < 0)
+			fail("write");
 		if (is("owner")) {
 			pthread_mutex_lock(&inherit);
 			pthread_mutex_unlock(&inherit);
@@ -361,6 +456,8 @@ int main(int count, char **words)
 	pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
 	pthread_mutex_init(&inherit, &attributes);
 	lock_file = open("/tmp/whylate-classes.lock", O_RDWR | O_CREAT, 0600);
+	calibrate();
+	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	epoch_ns = now_ns() + 500000000;
 	if (is("quota"))
 		enter_group();
@@ -374,6 +471,12 @@ int main(int count, char **words)
 		start(waiter);
 	if (is("map"))
 		start(mapper);
+	if (is("mutex"))
+		start(holder);
+	if (pipe(log_pipe))
+		fail("pipe");
+	if (is("log"))
+		start(reader);
 	if (is("quota") || is("throttle"))
 		start(hog);
 	if (is("throttle"))

@@ -1005,18 +1005,33 @@ int task_fault_over(u64 *ctx)
 	return 0;
 }
 
-/* A thread enters a system call, and leaves it. Attached only while parts of own work are recorded. */
+/* The running thread enters a system call. */
+ALWAYS_INLINE void enters_call(u64 *ctx, struct task_slot *slot)
+{
+	slot->call_owner = 0;
+	if ((u32)ctx[1] == FUTEX_X86 || (u32)ctx[1] == FUTEX_ARM64)
+		note_owner(slot, (void *)ctx[0]);
+	slot->call_ns = bpf_ktime_get_ns();
+}
+
+/* The running thread leaves a system call. */
+ALWAYS_INLINE void leaves_call(struct task_slot *slot, u64 now_ns)
+{
+	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
+
+	if (slot->call_ns && state && HELPER_EXISTS(get_current_task_btf))
+		note_in_call(state, slot, bpf_get_current_task_btf(), now_ns);
+	slot->call_ns = 0;
+}
+
+/* A thread enters a system call, and leaves it. Attached only while parts of own work are recorded without an audit. */
 SECTION("tp_btf/sys_enter")
 int task_enters(u64 *ctx)
 {
 	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
 
-	if (LIKELY(!slot))
-		return 0;
-	slot->call_owner = 0;
-	if ((u32)ctx[1] == FUTEX_X86 || (u32)ctx[1] == FUTEX_ARM64)
-		note_owner(slot, (void *)ctx[0]);
-	slot->call_ns = bpf_ktime_get_ns();
+	if (UNLIKELY(slot))
+		enters_call(ctx, slot);
 	return 0;
 }
 
@@ -1025,17 +1040,12 @@ int task_exits(u64 *ctx)
 {
 	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
 
-	if (LIKELY(!slot) || !slot->call_ns)
-		return 0;
-	struct cpu_state *state = state_of(bpf_get_smp_processor_id());
-
-	if (state && HELPER_EXISTS(get_current_task_btf))
-		note_in_call(state, slot, bpf_get_current_task_btf(), bpf_ktime_get_ns());
-	slot->call_ns = 0;
+	if (UNLIKELY(slot))
+		leaves_call(slot, bpf_ktime_get_ns());
 	return 0;
 }
 
-/* A thread enters a system call, and leaves it. Attached only for an audit. */
+/* The same for an audit, which records the parts of own work, too: one program for each event costs less than two. */
 SECTION("tp_btf/sys_enter")
 int audit_enters(u64 *ctx)
 {
@@ -1043,6 +1053,7 @@ int audit_enters(u64 *ctx)
 
 	if (LIKELY(!slot))
 		return 0;
+	enters_call(ctx, slot);
 	u32 call = (u32)ctx[1];
 	u32 *kind = bpf_map_lookup_elem(&audit_calls, &call);
 
@@ -1051,7 +1062,7 @@ int audit_enters(u64 *ctx)
 		return 0;
 	slot->audit_call = call;
 	slot->audit_detail = audit_detail((void *)ctx[0], *kind);
-	slot->audit_ns = bpf_ktime_get_ns();
+	slot->audit_ns = slot->call_ns;
 	return 0;
 }
 
@@ -1060,10 +1071,15 @@ int audit_exits(u64 *ctx)
 {
 	struct task_slot *slot = slot_of((u32)bpf_get_current_pid_tgid());
 
-	if (LIKELY(!slot) || LIKELY(!slot->audit_ns))
+	if (LIKELY(!slot))
 		return 0;
-	count_audited(ctx, slot, bpf_ktime_get_ns());
-	slot->audit_ns = 0;
+	u64 now_ns = bpf_ktime_get_ns();
+
+	leaves_call(slot, now_ns);
+	if (UNLIKELY(slot->audit_ns)) {
+		count_audited(ctx, slot, now_ns);
+		slot->audit_ns = 0;
+	}
 	return 0;
 }
 

@@ -15,6 +15,7 @@ mod convoy;
 mod counted;
 mod functions;
 mod inversion;
+mod origin;
 mod own;
 mod path;
 mod slow_clock;
@@ -23,6 +24,7 @@ mod waits;
 pub use alone::explain_alone;
 pub use chain::{CHAIN_BEFORE_NS, chain, told};
 pub use convoy::convoy_from;
+pub use origin::Begins;
 pub use path::{Ends, Path, Paths, path_causes};
 use waits::{behind, blocked};
 
@@ -139,7 +141,9 @@ pub fn explain(
 /// began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
-        Doing::Blocked { wait: Wait::Lock { .. }, .. } | Doing::Blocked { waker: Waker::Thread(..), .. } => Some(inversion::HELD_BEFORE_NS),
+        Doing::Blocked { wait: Wait::Lock { .. }, .. } | Doing::Blocked { waker: Waker::Thread(..), .. } => {
+            Some(inversion::HELD_BEFORE_NS)
+        }
         Doing::Waking { .. } | Doing::Preempted { .. } => segments::looks_back(priority, stage.length_ns()),
         _ => None,
     }

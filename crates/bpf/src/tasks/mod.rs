@@ -272,7 +272,8 @@ impl TaskWatch {
         }
         self.time_faults()?;
         self.count();
-        let reason = self.causes.attach(&CALLS)?;
+        // The programs of an audit record the same.
+        let reason = if self.audit.is_some() { None } else { self.causes.attach(&CALLS)? };
         self.builder.divided_from_ns = Some(if reason.is_none() { clock::now().0 } else { u64::MAX });
         self.missing.extend(reason.map(|reason| format!("times of system calls: {reason}")));
         // The only CPU would have to switch its own clock on, with a thread that wakes a thousand times a second.

@@ -163,6 +163,7 @@ fn a_thread_that_never_runs_fails_the_limit() {
     let arguments =
         ["run", &plan, "-o", text(&path), "--json", "--set", "limit=100ms", "--set", "target.cpus=1"];
     let said = whylate(&arguments);
+    let measured = whylate(&["measure", "timer", "--cpu", "1", "--duration", "1s", "--json"]);
     kill_process(Pid::from_child(&hog), Signal::INT).unwrap();
     let hog = wait(hog);
     if hog.stderr.contains("no-realtime-priority")
@@ -175,4 +176,10 @@ fn a_thread_that_never_runs_fails_the_limit() {
     let reason = word(&result, "verdict_reason");
     assert!(says("measuring-thread-never-ran", reason), "{reason}");
     assert!(reason.contains("another whylate"), "who it was: {reason}");
+    // A measurement keeps its figures: the time that the thread has waited is a sample.
+    let document = measured.document();
+    assert_eq!(measured.code, Some(1), "{measured:?}");
+    assert!(word(&document, "error").contains("another whylate"), "{document}");
+    let row = &document["cpus"][0];
+    assert!(row["samples"].as_u64() >= Some(1) && row["max_ns"].as_u64() > Some(0), "{document}");
 }

@@ -288,6 +288,41 @@ fn without_rights_a_trigger_finds_the_thread_that_waited_for_a_cpu() {
     assert!(all >= 10 && found * 10 >= all * 8, "{found} of {all}: {trigger:#}");
 }
 
+/// A program's late cycles do not pass although nothing shows how long it waited for a lock.
+fn late_cycles_do_not_pass(flags: &str) {
+    let _alone = alone();
+    let user = match Unprivileged::new() {
+        Ok(user) => user,
+        Err(reason) => return skip(Need::Rights, reason),
+    };
+    let Some(cycle) = victim(user.path(), "cycle", &["-O1", "-pthread"]) else { return };
+    let program = "priority=0 middle=rwlock every=10 hold=6000 period=10000 cycles=200";
+    let watch = "./whylate watch -q --json -o run --deadline 5ms";
+    let said = user.shell(&format!("{watch} {flags} -- {} {program}", cycle.display())).unwrap();
+    if said.code == Some(69) {
+        return skip(Need::Rights, said.stderr.trim());
+    }
+    let result: Value = serde_json::from_str(said.stdout.lines().next_back().unwrap()).unwrap();
+    let log =
+        said.stdout.lines().find(|line| line.starts_with("victim ")).unwrap_or_else(|| panic!("{said:?}"));
+    let took_ns = log.split_whitespace().skip(4).flat_map(str::parse::<u64>);
+    assert!(took_ns.filter(|took_ns| *took_ns > 6_000_000).count() >= 10, "{log}");
+    let rows = list(&result["cells"][0]["probes"][0], "cpus");
+    let has_victim = rows.iter().any(|row| word(row, "series").starts_with("victim"));
+    assert!(has_victim, "{result:#}");
+    assert!(matches!(said.code, Some(1 | 2)), "late cycles passed: {result:#}");
+}
+
+#[test]
+fn without_rights_late_cycles_do_not_pass_by_period() {
+    late_cycles_do_not_pass("--per-period");
+}
+
+#[test]
+fn without_rights_late_cycles_of_a_thread_that_names_itself_do_not_pass() {
+    late_cycles_do_not_pass("--task victim");
+}
+
 #[test]
 fn systemd_takes_the_units_and_finds_them_closed() {
     if Command::new("systemd-analyze").arg("--version").output().is_err() {

@@ -1,12 +1,15 @@
 //! `whylate watch` on this machine's kernel. Where it allows no BPF programs, the tests check that this is said.
 
 use crate::json::validate;
-use crate::tool::{Said, alone, command, finish, folder, mark, marked, signal, start, until, wait, whylate};
+use crate::tool::{
+    Said, alone, command, finish, folder, mark, marked, signal, start, until, victim, wait, whylate,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use whylate_testing::{Need, says, skip};
 
@@ -113,6 +116,33 @@ fn an_activation_that_never_ends_is_the_longest() {
         seen.push((said.stderr, longest));
     }
     panic!("{seen:?}");
+}
+
+#[test]
+fn a_thread_that_is_late_when_the_watch_begins_does_not_pass() {
+    let _alone = alone();
+    let folder = folder();
+    let words = ["middle=none", "priority=0", "cycles=400", "period=5000", "cpu=0"];
+    let Some(program) = victim(folder.path(), "cycle", &["-O1", "-pthread"]) else { return };
+    let mut cycle = Command::new(program).args(words).stdout(Stdio::null()).spawn().unwrap();
+    let pid = cycle.id().to_string();
+    let path = format!("/proc/{pid}/task");
+    // It cannot run from before the watch begins until the watch has ended.
+    let is_up = until(|| std::fs::read_dir(&path).is_ok_and(|threads| threads.count() > 1));
+    let mut hog = Command::new("chrt");
+    hog.args(["-f", "30", "taskset", "-c", "0", "sh", "-c", "while :; do :; done"]);
+    let mut hog = hog.stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let runs = hog.try_wait().unwrap().is_none();
+    let said = watch(folder.path(), &["--json", "-q", "-D", "500ms", "--deadline", "1ms", "--pid", &pid]);
+    hog.kill().and_then(|()| hog.wait()).unwrap();
+    cycle.kill().and_then(|()| cycle.wait()).unwrap();
+    if !is_up || !runs {
+        return skip(Need::Rights, "no thread at a real-time priority");
+    }
+    if is_possible(&said, folder.path()) {
+        assert!(matches!(said.code, Some(1 | 2)), "the threads of cycle could not run: {said:?}");
+    }
 }
 
 #[test]

@@ -111,6 +111,23 @@ fn a_message_that_is_overtaken_is_joined_by_its_value() {
 }
 
 #[test]
+fn overlapping_instances_without_values_are_joined_by_their_wake_ups() {
+    let _alone = alone();
+    let folder = folder();
+    let marks = ["FILE:begin_frame@first", "FILE:end_frame@last"];
+    let Some((said, took, result)) = watch(&folder, marks, &["205", "pool"]) else { return };
+    let chain = chain(&result);
+    assert_eq!((number(&chain["instances"]), took.len()), (205, 205), "{said:?}");
+    // The newest begin before each end would give none of the long ones.
+    let (planted, found) = (late(&took), number(&chain["late"]));
+    assert!(planted >= 20 && found.abs_diff(planted) * 10 <= planted, "{planted} late: {chain:#}");
+    assert!(number(&chain["uncertain"]) * 10 <= planted, "{chain:#}");
+    let (longest, max_ns) = (took.iter().max().unwrap(), number(&chain["max_ns"]));
+    assert!(max_ns.abs_diff(*longest) * 20 <= max_ns, "{longest}: {chain:#}");
+    check_path(chain);
+}
+
+#[test]
 fn numbers_after_texts_join_begin_and_end() {
     if fs::File::options().write(true).open("/sys/kernel/tracing/trace_marker").is_err() {
         return skip(Need::Rights, "trace_marker cannot be written");

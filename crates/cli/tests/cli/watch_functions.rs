@@ -108,6 +108,45 @@ fn without_frame_pointers_and_tables_the_function_itself_is_named() {
     assert!(share(&own, is_it) >= 0.8, "{own:#?}");
 }
 
+/// A root folder with the program, which needs no libraries; built by that compiler.
+fn own_root(compiler: &str, folder: &TempDir) -> Option<String> {
+    let root = folder.path().join("root");
+    std::fs::create_dir(&root).unwrap();
+    let source = script("step.c");
+    let mut compile = Command::new(compiler);
+    compile.args(["-static", "-O1", "-fno-omit-frame-pointer", "-o"]).arg(root.join("step")).arg(source);
+    if !compile.output().is_ok_and(|output| output.status.success()) {
+        skip(Need::Program("musl-gcc (musl-tools)"), format!("{compiler} makes no static program"));
+        return None;
+    }
+    Some(root.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn static_programs_in_a_root_and_a_pid_namespace_of_their_own_have_their_functions() {
+    let _alone = alone();
+    for compiler in ["cc", "musl-gcc"] {
+        let folder = folder();
+        let Some(root) = own_root(compiler, &folder) else { continue };
+        if !has("unshare", &["--pid", "--fork", "--mount", "chroot", &root, "/step", "1"]) {
+            return skip(Need::Rights, "no namespaces of our own");
+        }
+        let words = ["unshare", "--pid", "--fork", "--mount", "chroot", &root, "/step", "400"];
+        let Some(own) = own_work_of(&folder, &["--task", "victim"], &words) else { return };
+        assert!(share(&own, has_callers) >= 0.8, "{compiler}: {own:#?}");
+    }
+}
+
+#[test]
+fn programs_that_fork_and_become_others_have_the_functions_of_what_they_became() {
+    let _alone = alone();
+    let folder = folder();
+    let Some(path) = victim(folder.path(), "step", &["-O1", "-fno-omit-frame-pointer"]) else { return };
+    let line = format!("(exec {0} 300) & exec env {0} 300", path.display());
+    let Some(own) = own_work_of(&folder, &["--task", "victim"], &["sh", "-c", &line]) else { return };
+    assert!(share(&own, has_callers) >= 0.8, "{own:#?}");
+}
+
 /// A program of `tests/victims` that needs no compiler.
 fn script(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims").join(name).to_str().unwrap().to_owned()

@@ -1,6 +1,6 @@
 /* Three processes with a thread each, `first`, `middle` and `last`, connected by pipes. Arguments: how many messages of 10 ms,
  * and what happens to one in ten: `slow` (middle works for 6 ms), `overtake` (middle holds it back until the next one was
- * sent), `text` (as slow, with texts for trace_marker instead of calls), or `even` (nothing). `last` prints the latency of each message from
+ * sent), `pool` (one of two threads `middle` works for 16 ms while the other one takes the next messages), `text` (as slow, with texts for trace_marker instead of calls), or `even` (nothing). `last` prints the latency of each message from
  * begin_frame() to end_frame(), in nanoseconds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -116,7 +116,7 @@ static void middle(int from, int to)
 			held = message;
 			continue;
 		}
-		work(is_tenth ? 6000000 : 300000);
+		work(!is_tenth ? 300000 : strcmp(why, "pool") ? 6000000 : 16000000);
 		if (write(to, &message, sizeof(message)) != sizeof(message))
 			exit(4);
 		if (held.number && write(to, &held, sizeof(held)) != sizeof(held))
@@ -153,7 +153,7 @@ int main(int count, char **arguments)
 		marker = open("/sys/kernel/tracing/trace_marker", O_WRONLY);
 	if (pipe(one) || pipe(other))
 		return 4;
-	for (int nth = 0; nth < 3; nth++) {
+	for (int nth = 0; nth < (strcmp(why, "pool") ? 3 : 4); nth++) {
 		if (fork())
 			continue;
 		if (nth == 2) {
@@ -163,7 +163,7 @@ int main(int count, char **arguments)
 			last(other[0]);
 		}
 		close(other[0]);
-		if (nth == 1) {
+		if (nth == 1 || nth == 3) {
 			close(one[1]);
 			middle(one[0], other[1]);
 		}

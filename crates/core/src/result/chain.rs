@@ -48,7 +48,8 @@ pub struct ChainRecord {
     pub overtaken: u64,
     /// Ends without a begin.
     pub ends_alone: u64,
-    /// Instances that overlapped with others and had no value to join begin and end: their latencies are uncertain.
+    /// Instances that overlapped with others, with neither a value nor wake-ups to join begin and end: their latencies are
+    /// uncertain.
     pub uncertain: u64,
     /// Late instances that are not explained, because too many came.
     pub unexplained: u64,

@@ -48,9 +48,9 @@ pub struct Path {
 
 /// A time in which a thread had a CPU.
 #[derive(Clone, Copy)]
-struct Run<'r> {
+pub(super) struct Run<'r> {
     from_ns: u64,
-    to_ns: u64,
+    pub(super) to_ns: u64,
     cpu: CpuId,
     pid: u32,
     command: &'r str,
@@ -59,10 +59,10 @@ struct Run<'r> {
 }
 
 #[derive(Clone, Copy)]
-struct PathWake<'r> {
-    at_ns: u64,
+pub(super) struct PathWake<'r> {
+    pub(super) at_ns: u64,
     cpu: CpuId,
-    waker: &'r Waker,
+    pub(super) waker: &'r Waker,
 }
 
 /// A thread that is known to run at a moment.
@@ -149,7 +149,7 @@ impl<'r> Paths<'r> {
     }
 
     /// The last wake-up of a thread up to that moment and after the other, at which it slept.
-    fn last_wake(&self, pid: u32, after_ns: u64, until_ns: u64) -> Option<PathWake<'r>> {
+    pub(super) fn last_wake(&self, pid: u32, after_ns: u64, until_ns: u64) -> Option<PathWake<'r>> {
         let wakes = self.wakes.get(&pid)?;
         let to = wakes.partition_point(|wake| wake.at_ns <= until_ns);
         let of_time = wakes[..to].iter().rev().take_while(|wake| wake.at_ns > after_ns);
@@ -164,7 +164,7 @@ impl<'r> Paths<'r> {
     }
 
     /// Where a thread ran last before it was woken at that moment.
-    fn fell_asleep(&self, pid: u32, woken_ns: u64) -> Option<Run<'r>> {
+    pub(super) fn fell_asleep(&self, pid: u32, woken_ns: u64) -> Option<Run<'r>> {
         let runs = self.runs_of(pid);
         let before = runs.partition_point(|run| run.to_ns <= woken_ns.saturating_add(RACE_NS));
         runs[..before].iter().rev().copied().find(|run| run.from_ns < woken_ns)

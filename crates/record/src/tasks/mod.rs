@@ -15,7 +15,7 @@ use whylate_core::recording::{Activation, Doing, Object, Recording, Segment, Sta
 use whylate_core::result::{Cause, WakeLink};
 use whylate_core::{CpuId, Facts};
 use whylate_explain::activation::{self, CHAIN_BEFORE_NS, Paths, convoy_from, looks_back};
-pub use whylate_explain::activation::{Ends, Path, path_causes};
+pub use whylate_explain::activation::{Begins, Ends, Path, path_causes};
 use whylate_explain::segments::Surroundings;
 use whylate_host::HostRoot;
 
@@ -146,12 +146,31 @@ impl TaskExplainer {
     /// Where the time of instances of chains went, one after another. Call it soon after [`TaskWatch::poll`].
     pub fn paths(&self, watch: &TaskWatch, all: &[Ends]) -> Result<Vec<Path>, BpfError> {
         let Some(from_ns) = all.iter().map(|one| one.begin_ns).min() else { return Ok(Vec::new()) };
-        let most = (PATH_RECORDS_MAX / watch.cpus().len().max(1) as u64).min(PATH_RECORDS_CPU_MAX);
-        let read = |cpu| Ok((cpu, watch.newest_since(cpu, from_ns, most)?));
-        let recordings =
-            watch.cpus().iter().map(read).collect::<Result<BTreeMap<CpuId, Recording>, BpfError>>()?;
+        let recordings = Self::recordings(watch, from_ns)?;
         let paths = Paths::new(&recordings, &self.surroundings);
         Ok(all.iter().map(|ends| paths.path(ends)).collect())
+    }
+
+    /// From which of the begins threads were woken, directly or by others, before they passed an end. Call it soon after
+    /// [`TaskWatch::poll`].
+    pub fn origins(
+        &self,
+        watch: &TaskWatch,
+        ends: &[(u32, u64)],
+        begins: &Begins,
+    ) -> Result<Vec<Option<(u32, u64)>>, BpfError> {
+        let oldest = begins.values().filter_map(|all| all.first()).min();
+        let Some(from_ns) = oldest.filter(|_| !ends.is_empty()) else { return Ok(vec![None; ends.len()]) };
+        let recordings = Self::recordings(watch, *from_ns)?;
+        let paths = Paths::new(&recordings, &self.surroundings);
+        Ok(ends.iter().map(|(thread, at_ns)| paths.origin(*thread, *at_ns, begins)).collect())
+    }
+
+    /// What all CPUs recorded since then, as far as it is kept.
+    fn recordings(watch: &TaskWatch, from_ns: u64) -> Result<BTreeMap<CpuId, Recording>, BpfError> {
+        let most = (PATH_RECORDS_MAX / watch.cpus().len().max(1) as u64).min(PATH_RECORDS_CPU_MAX);
+        let read = |cpu| Ok((cpu, watch.newest_since(cpu, from_ns, most)?));
+        watch.cpus().iter().map(read).collect()
     }
 
     /// The activation with the names of the files for which it slept, as far as they are still open, and of the variables.

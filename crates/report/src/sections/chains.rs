@@ -64,7 +64,7 @@ fn notes(chain: &ChainResult) -> Vec<String> {
         (
             record.uncertain > 0,
             format!(
-                "Instances of `NAME` that overlapped without a value are uncertain: {}. Add `:argN` to both marks.",
+                "Instances of `NAME` that overlapped, and that neither a value nor wake-ups join, are uncertain: {}. Add `:argN` to both marks.",
                 count(record.uncertain)
             ),
         ),

@@ -13,7 +13,7 @@ use whylate_core::plan::{ChainMark, Mark, Per, Trigger};
 use whylate_core::result::AuditRecord;
 use whylate_core::{CpuSet, Facts};
 use whylate_host::HostRoot;
-use whylate_record::tasks::{Ends, Explained, Path, TaskExplainer};
+use whylate_record::tasks::{Begins, Ends, Explained, Path, TaskExplainer};
 use whylate_sys::schedule;
 
 /// What is missing without programs in the kernel.
@@ -165,6 +165,20 @@ impl Source {
         match self {
             Self::Kernel(watch, explainer) => explainer.paths(watch, all).map_err(|error| failed(&error)),
             Self::Own(..) => Ok(vec![Path::default(); all.len()]),
+        }
+    }
+
+    /// From which of the begins of a chain these ends came, each a thread and a moment.
+    pub(super) fn origins(
+        &self,
+        ends: &[(u32, u64)],
+        begins: &Begins,
+    ) -> Result<Vec<Option<(u32, u64)>>, ProbeError> {
+        match self {
+            Self::Kernel(watch, explainer) => {
+                explainer.origins(watch, ends, begins).map_err(|error| failed(&error))
+            }
+            Self::Own(..) => Ok(vec![None; ends.len()]),
         }
     }
 

@@ -1,9 +1,11 @@
-//! Which begin of a chain belongs to which end: by the value that both have, otherwise by order.
+//! Which begin of a chain belongs to which end: by the value that both have, otherwise by the wake-ups that lead from one
+//! to the other, otherwise by order.
 
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::Passed;
 use whylate_core::order::InOrder;
 use whylate_core::result::ChainRecord;
+use whylate_record::tasks::Begins;
 use whylate_stats::Histogram;
 
 /// The most begins that wait for their ends; the oldest ones count as dropped.
@@ -11,6 +13,8 @@ const OPEN_MAX: usize = 1_024;
 /// A begin waits for its end at least this long, and this many times the median.
 const DROPPED_NS: u64 = 1_000_000_000;
 const DROPPED_MEDIANS: u64 = 10;
+/// Begins are kept for this long before the oldest one that waits: a thread that always has work is woken for earlier work only.
+const BEGINS_KEPT_NS: u64 = 100_000_000;
 /// Begins that ended recently are kept to recognise instances that are overtaken.
 const SETTLED_NS: u64 = 60_000_000;
 
@@ -19,7 +23,7 @@ const SETTLED_NS: u64 = 60_000_000;
 pub(super) struct Instance {
     pub(super) begin: Passed,
     pub(super) end: Passed,
-    /// Others overlapped with it, and no value joins begin and end.
+    /// Others overlapped with it, and neither a value nor wake-ups join begin and end.
     pub(super) is_uncertain: bool,
     pub(super) is_late: bool,
 }
@@ -36,6 +40,8 @@ pub(super) struct Joiner {
     deadline_ns: Option<u64>,
     /// In the order of time.
     open: VecDeque<Passed>,
+    /// Threads and moments of the begins, also of those that ended; empty if values join them.
+    begins: VecDeque<(u32, u64)>,
     /// When the one began that began last of those that ended.
     newest_ended_ns: u64,
     /// Passes until then may lack their records.
@@ -52,6 +58,7 @@ impl Joiner {
             has_values,
             deadline_ns,
             open: VecDeque::new(),
+            begins: VecDeque::new(),
             newest_ended_ns: 0,
             gap_ns: 0,
             latencies: Histogram::new(),
@@ -72,23 +79,56 @@ impl Joiner {
             self.open.pop_front();
             self.record.dropped += 1;
         }
+        if !self.has_values {
+            self.begins.push_back((pass.thread, pass.at_ns));
+        }
         self.open.push_back(pass);
     }
 
-    /// A thread passed the second mark; the instance that ended, if one did.
-    pub(super) fn end(&mut self, mut pass: Passed) -> Option<Instance> {
+    /// Whether several begins may belong to that end.
+    pub(super) fn is_ambiguous(&self, pass: &Passed) -> bool {
+        !self.has_values && self.open.iter().filter(|open| open.at_ns <= pass.at_ns).count() > 1
+    }
+
+    /// The begins to which an end may belong, and earlier ones.
+    pub(super) fn begins(&mut self) -> Begins {
+        let oldest_ns = self.open.front().map_or(u64::MAX, |open| open.at_ns);
+        while self.begins.front().is_some_and(|(_, at_ns)| at_ns.saturating_add(BEGINS_KEPT_NS) < oldest_ns) {
+            self.begins.pop_front();
+        }
+        let mut all = Begins::new();
+        for (thread, at_ns) in &self.begins {
+            all.entry(*thread).or_default().push(*at_ns);
+        }
+        all
+    }
+
+    /// Which of the open begins wake-ups lead to, and whether surely: a thread that has work waiting is woken only for the
+    /// earlier work, and the next begin of the same thread is taken.
+    fn by_origin(&self, pass: &Passed, (thread, at_ns): (u32, u64)) -> Option<(usize, bool)> {
+        let is_next = |open: &Passed| open.thread == thread && (at_ns..=pass.at_ns).contains(&open.at_ns);
+        let nth = self.open.iter().position(is_next)?;
+        Some((nth, self.open[nth].at_ns == at_ns))
+    }
+
+    /// A thread passed the second mark; the instance that ended, if one did. `origin`: the begin, a thread and a moment, to which the
+    /// wake-ups lead back.
+    pub(super) fn end(&mut self, mut pass: Passed, origin: Option<(u32, u64)>) -> Option<Instance> {
         self.normalise(&mut pass);
         let is_its = |open: &Passed| open.value == pass.value && open.at_ns <= pass.at_ns;
         let others = self.open.iter().filter(|open| open.value.is_none() && is_its(open)).count();
-        let Some(nth) = self.open.iter().rposition(is_its) else {
+        let newest = || self.open.iter().rposition(is_its).map(|nth| (nth, others <= 1));
+        let by_origin = origin.and_then(|origin| self.by_origin(&pass, origin));
+        let Some((nth, is_sure)) = by_origin.or_else(newest) else {
             self.record.ends_alone += 1;
             return None;
         };
         let begin = self.open.remove(nth)?;
-        let is_uncertain = pass.value.is_none() && others > 1;
+        let is_uncertain = pass.value.is_none() && !is_sure;
+        let is_joined = begin.value.is_some() || by_origin.is_some_and(|(_, is_sure)| is_sure);
         let mut instance = Instance { begin, end: pass, is_uncertain, is_late: false };
         let began_ns = instance.begin.at_ns;
-        self.record.overtaken += u64::from(instance.begin.value.is_some() && began_ns < self.newest_ended_ns);
+        self.record.overtaken += u64::from(is_joined && began_ns < self.newest_ended_ns);
         self.newest_ended_ns = self.newest_ended_ns.max(began_ns);
         self.record.uncertain += u64::from(is_uncertain);
         self.count(&mut instance);
@@ -101,6 +141,7 @@ impl Joiner {
         if !self.has_values {
             self.record.dropped += self.open.len() as u64;
             self.open.clear();
+            self.begins.clear();
         }
     }
 
@@ -181,7 +222,9 @@ mod tests {
         for (is_begin, at_ms, value) in all {
             match is_begin {
                 true => joiner.begin(pass(*at_ms, *value)),
-                false => latencies.extend(joiner.end(pass(*at_ms, *value)).map(|it| it.latency_ns() / MS)),
+                false => {
+                    latencies.extend(joiner.end(pass(*at_ms, *value), None).map(|it| it.latency_ns() / MS))
+                }
             }
         }
         (latencies, joiner.record.clone(), joiner)
@@ -202,6 +245,29 @@ mod tests {
         assert_eq!(latencies, [3, 25, 16]);
         let counts = (record.instances, record.late, record.overtaken, record.ends_alone, record.uncertain);
         assert_eq!(counts, (3, 1, 1, 1, 0));
+    }
+
+    #[test]
+    fn wake_ups_join_overlapping_instances_and_the_next_begin_of_a_busy_thread_is_taken() {
+        let of = |thread, at_ms| Passed { thread, ..pass(at_ms, None) };
+        let mut joiner = Joiner::new("frame", false, None);
+        [of(1, 10), of(1, 20), of(1, 30)].map(|begin| joiner.begin(begin));
+        assert!(joiner.is_ambiguous(&pass(25, None)) && !joiner.is_ambiguous(&pass(15, None)));
+        assert_eq!(joiner.begins(), [(1, vec![10 * MS, 20 * MS, 30 * MS])].into());
+        let first = joiner.end(of(4, 40), Some((1, 10 * MS))).unwrap();
+        assert_eq!((first.latency_ns(), first.is_uncertain), (30 * MS, false));
+        let second = joiner.end(of(4, 41), Some((1, 10 * MS))).unwrap();
+        assert_eq!((second.latency_ns(), second.is_uncertain), (21 * MS, true), "it was woken for the first");
+        joiner.begin(of(1, 50));
+        let last = joiner.end(of(4, 60), Some((9, 10 * MS))).unwrap();
+        assert_eq!(
+            (last.latency_ns(), last.is_uncertain),
+            (10 * MS, true),
+            "the newest: no other rule holds"
+        );
+        joiner.begin(of(1, 500));
+        joiner.open.retain(|open| open.at_ns == 500 * MS);
+        assert_eq!(joiner.begins(), [(1, vec![500 * MS])].into());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::error::ProbeError;
 use crate::measure::{Happened, Observer};
 use join::{Instance, Joiner, in_order};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Passed, check_chain_mark};
 use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, ChainMark, TaskPlan};
@@ -23,6 +23,8 @@ use whylate_sys::clock;
 const RIPE_NS: u64 = 60_000_000;
 /// At most this many instances are explained at each look, the longest late ones first.
 const AT_ONCE_MAX: usize = 8;
+/// At most this many ends are followed back to their begins at each look.
+const ORIGINS_MAX: usize = 256;
 /// A chain without a deadline is assumed to take about this long.
 const USUAL_NS: u64 = 200_000_000;
 /// The kernel's records are kept for this long after an instance ended.
@@ -54,6 +56,8 @@ struct OneChain {
     /// For begin and end.
     rules: [u32; 2],
     joiner: Joiner,
+    /// Passes since the first end to which several begins may belong, until the wake-ups before it are recorded.
+    queued: VecDeque<Passed>,
 }
 
 /// An instance that is to be explained.
@@ -101,7 +105,7 @@ impl ChainWatch {
             let rules = [watch.pass(&chain.begin)?, watch.pass(&chain.end)?];
             chains.is_end.extend(rules.into_iter().zip([false, true]));
             let joiner = Joiner::new(&chain.name, chain.has_values(), chain.deadline.map(|it| it.0));
-            chains.all.push(OneChain { chain, rules, joiner });
+            chains.all.push(OneChain { chain, rules, joiner, queued: VecDeque::new() });
         }
         Ok(Some(chains).filter(|chains| !chains.all.is_empty()))
     }
@@ -121,7 +125,11 @@ impl ChainWatch {
         in_order(&mut passes, &self.is_end);
         self.look_for_gaps(&passes);
         for pass in passes {
-            self.take(pass, lanes);
+            self.take(pass);
+        }
+        let ripe_ns = if is_over { u64::MAX } else { now_ns.saturating_sub(RIPE_NS) };
+        for nth in 0..self.all.len() {
+            self.join(nth, ripe_ns, watch, lanes)?;
         }
         for (nth, one) in self.all.iter_mut().enumerate() {
             one.joiner.forget(now_ns);
@@ -165,21 +173,73 @@ impl ChainWatch {
         self.unrecorded
     }
 
-    fn take(&mut self, pass: Passed, lanes: &mut Lanes) {
-        let found = self.all.iter_mut().enumerate().find(|(_, one)| one.rules.contains(&pass.rule));
-        let Some((nth, one)) = found else { return };
-        let is_begin = pass.rule == one.rules[0];
-        let mark = if is_begin { &one.chain.begin } else { &one.chain.end };
-        if !is_by(mark, &pass) || !one.joiner.is_joined(&pass) {
-            return;
+    fn take(&mut self, pass: Passed) {
+        let Some(one) = self.all.iter_mut().find(|one| one.rules.contains(&pass.rule)) else { return };
+        let mark = if pass.rule == one.rules[0] { &one.chain.begin } else { &one.chain.end };
+        if is_by(mark, &pass) {
+            one.queued.push_back(pass);
         }
-        if is_begin {
-            one.joiner.begin(pass);
-        } else if let Some(instance) = one.joiner.end(pass)
-            && let Some(number) = lanes.add_instance(nth, &one.chain.series(), &sample(&instance))
-        {
-            self.waiting.push(Unexplained { nth, number, instance });
+    }
+
+    /// Joins the passes of one chain, up to the first end after `ripe_ns` to which several begins may belong.
+    fn join(
+        &mut self,
+        nth: usize,
+        ripe_ns: u64,
+        watch: &Source,
+        lanes: &mut Lanes,
+    ) -> Result<(), ProbeError> {
+        let mut origins = None;
+        while let Some(pass) = self.all[nth].queued.front() {
+            let one = &self.all[nth];
+            let is_begin = pass.rule == one.rules[0];
+            let mut origin = None;
+            if !is_begin && one.joiner.is_joined(pass) && one.joiner.is_ambiguous(pass) {
+                if pass.at_ns > ripe_ns {
+                    break;
+                }
+                let end = (pass.thread, pass.at_ns);
+                let known = match origins.take() {
+                    Some(known) => known,
+                    None => self.origins(nth, ripe_ns, watch)?,
+                };
+                origin = known.get(&end).copied().flatten();
+                origins = Some(known);
+            }
+            let one = &mut self.all[nth];
+            let Some(pass) = one.queued.pop_front().filter(|pass| one.joiner.is_joined(pass)) else {
+                continue;
+            };
+            if is_begin {
+                one.joiner.begin(pass);
+            } else if let Some(instance) = one.joiner.end(pass, origin)
+                && let Some(number) = lanes.add_instance(nth, &one.chain.series(), &sample(&instance))
+            {
+                self.waiting.push(Unexplained { nth, number, instance });
+            }
         }
+        Ok(())
+    }
+
+    /// The begins to which the wake-ups lead back from the queued ends until `ripe_ns`.
+    fn origins(
+        &mut self,
+        nth: usize,
+        ripe_ns: u64,
+        watch: &Source,
+    ) -> Result<BTreeMap<(u32, u64), Option<(u32, u64)>>, ProbeError> {
+        let one = &mut self.all[nth];
+        let mut begins = one.joiner.begins();
+        let mut ends = Vec::new();
+        for pass in one.queued.iter().take_while(|pass| pass.at_ns <= ripe_ns) {
+            if pass.rule == one.rules[0] {
+                begins.entry(pass.thread).or_default().push(pass.at_ns);
+            } else if ends.len() < ORIGINS_MAX {
+                ends.push((pass.thread, pass.at_ns));
+            }
+        }
+        let found = watch.origins(&ends, &begins)?;
+        Ok(ends.into_iter().zip(found).collect())
     }
 
     fn explain(
