@@ -283,6 +283,7 @@ mod tests {
             pid: 7,
             at_ns: 0,
             latency_ns,
+            is_unended: false,
             cause: None,
         };
         (1..=5).for_each(|latency_ns| actions.take(moment(latency_ns)));

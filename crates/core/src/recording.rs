@@ -522,9 +522,10 @@ impl Activation {
         longest
     }
 
-    /// When it first ran; where that was not seen, when it was woken.
+    /// When it first ran; where that was not seen, when it was woken; the end if it had not run by then.
     pub fn run_ns(&self) -> u64 {
-        self.first_run().map_or(self.due_ns, |stage| stage.from_ns)
+        let unseen_ns = if self.is_unended { self.end_ns() } else { self.due_ns };
+        self.first_run().map_or(unseen_ns, |stage| stage.from_ns)
     }
 
     /// Whether the wake-up and the switch to it were seen.

@@ -21,4 +21,4 @@ pub use farm_file::{FarmFile, Host, PlanRule};
 pub use lake::{Damaged, Lake, LakeLayout, LakeRun, Pulled, Push, Pushed};
 pub use query::{Question, answer, answers, library, statements};
 pub use render::{Dispatcher, PlanFile, Rendered, render};
-pub use verify::{Asked, mismatches};
+pub use verify::{Asked, is_short, mismatches};

@@ -19,11 +19,25 @@ const ENOUGH: f64 = 0.9;
 pub struct Asked {
     /// The requested plan; absent: the run's own.
     pub plan: Option<Plan>,
+    /// The requested plan in its short form; absent: it has none.
+    pub short: Option<Plan>,
     /// Prefix of the kernel's release.
     pub kernel: Option<String>,
     pub host: Option<String>,
     /// Seconds since 1970 by the clock of the comparing machine; absent: the run's clock is not checked.
     pub now_s: Option<u64>,
+}
+
+impl Asked {
+    /// The plan that a run should have: a short run should have the short form.
+    fn plan_of(&self, info: &RunInfo) -> Option<&Plan> {
+        self.short.as_ref().filter(|_| is_short(info, self)).or(self.plan.as_ref())
+    }
+}
+
+/// Whether this is a run of the short form of its plan. Runs of earlier versions do not record it.
+pub fn is_short(info: &RunInfo, asked: &Asked) -> bool {
+    info.short || asked.short.as_ref().is_some_and(|short| different_keys(short, &info.plan).is_empty())
 }
 
 /// The differences, one line each; empty if the run meets the request. `result` is absent for a run without samples.
@@ -53,7 +67,7 @@ fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
     if let Some(asked) = asked.host.as_ref().filter(|asked| *asked != host) {
         found.push(format!("host: {asked} was requested, measured on {host}"));
     }
-    if let Some(plan) = &asked.plan {
+    if let Some(plan) = asked.plan_of(info) {
         let different = different_keys(plan, &info.plan);
         if !different.is_empty() {
             found.push(format!("plan: the run has other values of {}", different.join(", ")));

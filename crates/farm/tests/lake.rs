@@ -294,6 +294,7 @@ fn differences_from_the_request_are_in_the_lake() {
     let other = plan.replace("repeats = 2", "repeats = 3");
     let asked = Asked {
         plan: Some(Plan::parse(&Source { name: "nightly", text: &other }, &[]).unwrap()),
+        short: None,
         kernel: Some("6.1".to_owned()),
         host: Some("b".to_owned()),
         // The run is of September 2026.
@@ -317,6 +318,26 @@ fn differences_from_the_request_are_in_the_lake() {
         assert!(pushed.mismatches.iter().any(|it| it == line), "{line}: {:?}", pushed.mismatches);
     }
     assert!(row().contains("incomplete") && row().contains(wanted[0]), "the row of the run");
+}
+
+#[test]
+fn a_run_of_the_short_form_meets_the_request_of_its_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let short_form = format!("{PLAN}[short]\nduration = \"10s\"\nrepeats = 2\n");
+    let whole = short_form.replacen("\"10s\"", "\"60s\"", 1).replacen("repeats = 2", "repeats = 8", 1);
+    let run = make(folder.path(), &Made { plan: &short_form, ..Made::default() });
+    let lake = Lake::open(folder.path().join("lake").to_str().unwrap(), true).unwrap();
+    let pushed = |text: &str| {
+        let source = Source { name: "nightly", text };
+        let (plan, short) = (Plan::parse(&source, &[]).unwrap(), Plan::parse_short(&source, &[]).unwrap());
+        let asked = Asked { plan: Some(plan), short: Some(short), ..Asked::default() };
+        let pushed = lake.push(&run, &Push { asked, replace: true, ..Push::default() }).unwrap();
+        (pushed.is_short, pushed.mismatches)
+    };
+    assert_eq!(pushed(&whole), (true, Vec::new()));
+    let other = whole.replace("100ms", "50ms");
+    let difference = "plan: the run has other values of duration, probe, repeats".to_owned();
+    assert_eq!(pushed(&other), (false, vec![difference]));
 }
 
 #[test]

@@ -130,6 +130,8 @@ pub enum Happened {
         /// End of the response, on CLOCK_MONOTONIC.
         at_ns: u64,
         latency_ns: u64,
+        /// It had not ended when the watch did, at `at_ns`.
+        is_unended: bool,
         /// The first cause, as a sentence.
         cause: Option<String>,
     },

@@ -12,8 +12,11 @@ use whylate_core::plan::TraceProfile as Profile;
 use whylate_core::units::Bytes;
 use whylate_core::{CpuId, CpuSet, Warning, WarningCode};
 use whylate_host::{HostRoot, hotplug};
+use whylate_treat::JournalPlace;
 
 const CLOCK: &str = "mono";
+/// Names the buffer and its journal.
+const PURPOSE: &str = "trace";
 
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -38,6 +41,14 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Checks the journal of settings, which a recording needs, before anything else is done for one.
+    ///
+    /// # Errors
+    /// [`RecordError::Journal`] if the journal is not trusted or cannot be read.
+    pub fn check_journal(host: &HostRoot) -> Result<(), RecordError> {
+        JournalPlace::of_this_machine(PURPOSE).read(host).map(drop).map_err(RecordError::Journal)
+    }
+
     /// Makes a buffer and begins to record; warnings say what is not recorded.
     ///
     /// # Errors
@@ -46,7 +57,7 @@ impl Recorder {
         if !whylate_sys::process::sees_kernel_clock() {
             return Err(RecordError::Bpf(BpfError::OtherClock));
         }
-        let buffer = Buffer::create(host, "trace")?;
+        let buffer = Buffer::create(host, PURPOSE)?;
         check_events(&buffer, &request.events)?;
         // CLOCK_MONOTONIC, the clock of the probes.
         buffer.set("trace_clock", CLOCK)?;

@@ -5,7 +5,7 @@ mod fixture;
 use whylate_core::quantity::TASK;
 use whylate_core::record::TaskRecord;
 use whylate_core::result::{Cause, Comparison, Exposure, Outcome, RunResult, Verdict};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Plan, Warning, WarningCode};
 use whylate_report::{ReportError, Style};
 use whylate_testing::says;
 
@@ -37,6 +37,14 @@ fn run_at_120_columns() {
 #[test]
 fn run_at_200_columns_with_two_cpus() {
     insta::assert_snapshot!(terminal_text(&fixture::run_result(&[0, 1]), 200));
+}
+
+#[test]
+fn a_run_without_a_planned_end_has_no_planned_duration() {
+    let mut run = fixture::run_result(&[1]);
+    run.plan.duration = Plan::ENDLESS;
+    let text = terminal_text(&run, 120);
+    assert!(text.contains("until it was ended, limit") && !text.contains("400d"), "{text}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn spike() -> ExplainedSpike {
         expected_ns: 1_000_000,
         actual_ns: 4_000_000,
         latency_ns: 3_000_000,
+        unended: false,
         expected_from: ExpectedFrom::Timer,
         expected_error_ns: 0,
         cause: Cause {
@@ -59,6 +60,7 @@ fn trace(latency_ns: u64, explained: Option<ExplainResult>, error: Option<&str>)
         cpu: CpuId(1),
         at_ns: 4_000_000,
         latency_ns,
+        unended: false,
         guest: None,
         explained,
         error: error.map(str::to_owned),

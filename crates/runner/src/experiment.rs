@@ -32,6 +32,8 @@ pub struct RunOptions {
     pub warnings: Vec<Warning>,
     /// How much of it stays as it was measured: older intervals are made longer.
     pub keeping: Keeping,
+    /// Whether the plan is in its short form.
+    pub is_short: bool,
 }
 
 /// Runs an experiment into the new directory `path`; returns how it ended. Finished repeats are in the directory
@@ -51,6 +53,7 @@ pub fn run(
     info.seed = experiment.plan.seed.unwrap_or_else(drawn_seed);
     info.noise_floor_threshold_ns = experiment.noise_floor.as_ref().map(|_| NOISE_FLOOR_THRESHOLD.0);
     record_skipped(&mut info, experiment);
+    info.short = options.is_short;
     info.warnings = options.warnings.clone();
     push_all_once(&mut info.warnings, experiment.warnings.iter().cloned());
     // Before there is a directory: a refused run leaves none behind.

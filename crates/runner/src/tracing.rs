@@ -133,6 +133,7 @@ impl Tracing {
             cpu: kept.cpu,
             at_ns: kept.at_ns,
             latency_ns: kept.latency_ns,
+            unended: false,
             guest: Some(self.guest),
             explained: None,
             error: None,
@@ -247,6 +248,7 @@ pub fn moment(trace: &SpikeTrace) -> KeptMoment {
         cpu: trace.cpu,
         at_ns: trace.at_ns,
         latency_ns: trace.latency_ns,
+        unended: trace.unended,
         sleeps: !looks_for_gaps && !is_preempted,
         is_virtual: trace.guest,
     }

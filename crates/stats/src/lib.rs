@@ -42,4 +42,4 @@ pub use loaded::loaded_latency;
 pub use omission::corrected;
 pub use simultaneity::number_events;
 pub use summary::{SampleShape, Summary, join_parts, largest_of_each, largest_spikes, repeat_probe};
-pub use verdict::{EarlierMaximum, Judgement, judge};
+pub use verdict::{EarlierMaximum, Judgement, judge, may_hide};

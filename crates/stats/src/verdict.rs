@@ -360,15 +360,28 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
 /// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work, or that may
 /// have been where they were not seen.
 fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
-    let probes = cell.probes.iter().filter(|probe| probe.facts().is_some_and(|facts| facts.is_of_user()));
-    let tasks = probes.flat_map(|probe| &probe.cpus);
+    let doubts = cell.probes.iter().flat_map(|probe| doubts(probe, bound));
+    doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
+}
+
+/// Why watched threads of a probe may have exceeded `bound` although no sample shows it; `None` if they certainly did not.
+pub fn may_hide(probe: &ProbeResult, bound: Nanos) -> Option<String> {
+    let doubts = doubts(probe, bound).into_iter().map(|(name, why)| format!("{name}: {why}"));
+    let doubts: Vec<String> = doubts.collect();
+    (!doubts.is_empty()).then(|| list(&doubts))
+}
+
+/// The threads of which that is so, and why.
+fn doubts(probe: &ProbeResult, bound: Nanos) -> Vec<(&str, String)> {
+    if !probe.facts().is_some_and(|facts| facts.is_of_user()) {
+        return Vec::new();
+    }
     let late = |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.0);
-    let reasons = tasks.flat_map(|task| {
+    let reasons = probe.cpus.iter().flat_map(|task| {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
             format!(
-                "cannot judge {name}: {} may be in the middle of the work; use marks, --per-period or \
-                 --per-wakeup",
+                "{} may be in the middle of the work; use marks, --per-period or --per-wakeup",
                 counted(doubts, "sleep")
             )
         });
@@ -377,17 +390,16 @@ fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             if unseen >= task.samples.saturating_sub(1) && task.samples > 1 {
                 return format!(
-                    "cannot judge {name}: without programs in the kernel its waits for a CPU are not recorded; with \
-                     them, a response may have taken up to {longest}"
+                    "without programs in the kernel its waits for a CPU are not recorded; with them, a response \
+                     may have taken up to {longest}"
                 );
             }
             format!(
-                "cannot judge {name}: the record of the thread has {} of up to {longest}, which may hide a \
-                 late response",
+                "the record of the thread has {} of up to {longest}, which may hide a late response",
                 counted(unseen, "gap")
             )
         });
-        [doubts, unseen].into_iter().flatten()
+        [doubts, unseen].into_iter().flatten().map(move |why| (name, why))
     });
     reasons.collect()
 }

@@ -47,6 +47,9 @@ pub struct RunInfo {
     pub seed: u64,
     /// The plan, with every default filled in.
     pub plan: Plan,
+    /// Whether this is the plan's short form (`run --short`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
     /// The machine, before the first cell.
     pub facts: Facts,
     /// What was not measured, or measured less well.
@@ -140,6 +143,7 @@ impl RunInfo {
             kernel_log: Vec::new(),
             cells: cells.collect(),
             plan,
+            short: false,
             facts,
             warnings: Vec::new(),
             executions: Vec::new(),

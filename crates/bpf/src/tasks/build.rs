@@ -180,11 +180,11 @@ impl Builder {
     /// Takes the gaps in what was seen of threads after which no activation came.
     pub(super) fn cut_gaps(&mut self, at_ns: u64) {
         for (thread, track) in &mut self.tracks {
-            let (Some((from_ns, _)), Some(known)) = (track.gap.take(), self.threads.get(thread)) else {
+            let (Some((from_ns, to_ns)), Some(known)) = (track.gap.take(), self.threads.get(thread)) else {
                 continue;
             };
             let (command, cpu) = (known.command.clone(), track.cpu.unwrap_or_default());
-            let took_ns = at_ns.saturating_sub(from_ns);
+            let took_ns = to_ns.min(at_ns).saturating_sub(from_ns);
             self.cuts.push(Cut { thread: *thread, command, cpu, at_ns, took_ns });
         }
     }
@@ -269,6 +269,19 @@ impl Builder {
             | TaskEvent::Trigger
             | TaskEvent::Stack
             | TaskEvent::Pass => None,
+        }
+    }
+
+    /// Whether there was a record of what a thread did.
+    pub(super) fn is_seen(&self, thread: u32) -> bool {
+        self.tracks.get(&thread).is_some_and(|track| track.cpu.is_some())
+    }
+
+    /// It was runnable at the end, and has no record: it waited for a CPU, or ran, all the time.
+    pub(super) fn never_seen(&mut self, thread: u32) {
+        let first_ns = self.threads.get(&thread).map_or(0, |known| known.first_ns);
+        if !self.marked && !self.is_seen(thread) {
+            self.not_seen(thread, first_ns.max(self.begin_ns), u64::MAX);
         }
     }
 

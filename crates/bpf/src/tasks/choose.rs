@@ -26,6 +26,17 @@ pub enum TaskTarget {
 }
 
 impl TaskTarget {
+    /// Whether the target has a thread by its name and its priority, if it has it by its place.
+    fn includes(&self, known: &Watched) -> bool {
+        match self {
+            // As for the programs, but not the threads that watch.
+            Self::Priorities(least, most) => {
+                (*least..=*most).contains(&known.priority) && known.process != std::process::id()
+            }
+            _ => self.is_named(&known.command),
+        }
+    }
+
     /// Whether the target includes threads of that name. Targets without a name include every thread.
     pub(super) fn is_named(&self, command: &str) -> bool {
         match self {
@@ -45,7 +56,7 @@ pub struct Chosen {
     pub known: Watched,
 }
 
-/// The threads of a target that are there now and that the programs do not find themselves.
+/// The threads of a target that are there now.
 pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
     let threads: Vec<(u32, u32)> = match target {
         TaskTarget::Process(pid) => family(host, *pid),
@@ -54,18 +65,11 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
             processes_of(host, folder, 0, &mut processes);
             processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
         }
-        TaskTarget::Name(_) => everyone(host).collect(),
-        TaskTarget::Priorities(..) | TaskTarget::Children => Vec::new(),
+        TaskTarget::Name(_) | TaskTarget::Priorities(..) => everyone(host).collect(),
+        TaskTarget::Children => Vec::new(),
     };
     let known = threads.into_iter().filter_map(|(pid, tid)| known(host, pid, tid));
-    known.filter(|one| target.is_named(&one.known.command)).collect()
-}
-
-/// The same when no program finds threads.
-pub(super) fn all(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
-    let TaskTarget::Priorities(least, most) = target else { return chosen(host, target) };
-    let known = everyone(host).filter_map(|(pid, tid)| known(host, pid, tid));
-    known.filter(|it| (*least..=*most).contains(&it.known.priority)).collect()
+    known.filter(|one| target.includes(&one.known)).collect()
 }
 
 /// A thread that is there now: where it may run.
@@ -82,7 +86,7 @@ pub fn present(host: &HostRoot, target: &TaskTarget) -> Vec<Present> {
         let cpus = whylate_host::threads::allowed_cpus(&status)?;
         Some(Present { cpus, is_real_time: one.known.priority > 0 })
     };
-    all(host, target).into_iter().filter_map(read).collect()
+    chosen(host, target).into_iter().filter_map(read).collect()
 }
 
 /// The process and thread ids of all threads.
@@ -135,6 +139,12 @@ pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
 pub(super) fn cpu(host: &HostRoot, pid: u32, tid: u32) -> Option<CpuId> {
     let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
     Some(CpuId(Stat::parse(&text)?.field(39)?.parse().ok()?))
+}
+
+/// Whether a thread has a CPU or waits for one.
+pub(super) fn is_runnable(host: &HostRoot, pid: u32, tid: u32) -> bool {
+    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok().flatten().unwrap_or_default();
+    Stat::parse(&text).and_then(|stat| stat.field(3)) == Some("R")
 }
 
 fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u32>) {
@@ -288,7 +298,7 @@ mod tests {
         assert_eq!(threads(TaskTarget::Process(7)), [7, 8, 12, 13], "and what it started");
         assert_eq!(threads(TaskTarget::Process(9)), [9]);
         assert!(threads(TaskTarget::Children).is_empty());
-        let of = |least, most| all(&host, &TaskTarget::Priorities(least, most)).len();
+        let of = |least, most| chosen(&host, &TaskTarget::Priorities(least, most)).len();
         assert_eq!((of(-21, -21), of(1, 100)), (5, 0));
     }
 }

@@ -127,6 +127,8 @@ pub struct TaskWatch {
     reads_passes: bool,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
+    /// Those of them that were runnable then and had no record.
+    runnable_unseen: Vec<u32>,
 }
 
 impl TaskWatch {
@@ -206,6 +208,7 @@ impl TaskWatch {
             passed: Vec::new(),
             reads_passes: false,
             left_alone: BTreeMap::new(),
+            runnable_unseen: Vec::new(),
         };
         watch.look_for_tasks()?;
         Ok(watch)
@@ -353,6 +356,7 @@ impl TaskWatch {
         if std::mem::replace(&mut self.has_looked, true) && is_reported {
             return Ok(());
         }
+        // The programs would see one that waits for its CPU only at its next wake-up.
         let chosen = choose::chosen(&self.host, &self.target);
         let left: Vec<u32> = match self.target {
             TaskTarget::Group(_) => {
@@ -364,7 +368,8 @@ impl TaskWatch {
             self.slots.remove(&thread);
             self.set_slot(thread, 0)?;
         }
-        let inherits = if matches!(self.target, TaskTarget::Name(_)) { 0 } else { SLOT_INHERITS };
+        let is_alone = matches!(self.target, TaskTarget::Name(_) | TaskTarget::Priorities(..));
+        let inherits = if is_alone { 0 } else { SLOT_INHERITS };
         for one in chosen {
             if !self.slots.contains(&one.thread) && self.set_slot(one.thread, SLOT_WATCHED | inherits)? {
                 self.slots.insert(one.thread);

@@ -125,7 +125,7 @@ impl OwnTaskWatch {
         let mut refused = None;
         let now_ns = clock::now().0;
         let before_ns = std::mem::replace(&mut self.searched_ns, now_ns);
-        for Chosen { thread, known } in choose::all(&self.host, &self.target) {
+        for Chosen { thread, known } in choose::chosen(&self.host, &self.target) {
             // Threads that a watched thread has started are added with it.
             let is_known = self.added.contains(&thread) || self.refused.contains(&thread);
             if is_known || self.tracks.contains_key(&thread) {

@@ -17,9 +17,13 @@ impl TaskWatch {
     /// When the kernel does not take the change.
     pub fn leave_alone(&mut self) -> Result<(), BpfError> {
         let alive = self.builder.threads.iter().filter(|(_, known)| !known.is_gone);
-        for thread in alive.map(|(thread, _)| *thread).collect::<Vec<u32>>() {
+        let alive: Vec<(u32, u32)> = alive.map(|(thread, known)| (*thread, known.process)).collect();
+        for (thread, process) in alive {
             if self.set_slot(thread, 0)? {
                 self.left_alone.insert(thread, clock::now().0);
+                if !self.builder.is_seen(thread) && choose::is_runnable(&self.host, process, thread) {
+                    self.runnable_unseen.push(thread);
+                }
             }
         }
         Ok(())
@@ -39,6 +43,7 @@ impl TaskWatch {
                 slot.zip(cpu).and_then(|(slot, cpu)| self.builder.unended(thread, &slot, cpu, at_ns, &owner));
             found.extend(self.builder.rhythms.unended(thread, part, at_ns));
         }
+        std::mem::take(&mut self.runnable_unseen).into_iter().for_each(|it| self.builder.never_seen(it));
         self.builder.cut_gaps(clock::now().0);
         found
     }

@@ -1,7 +1,7 @@
 //! Values of flags: durations and counts, with the units of cyclictest for a bare number.
 
-use whylate_core::Nanos;
 use whylate_core::units::UnitError;
+use whylate_core::{Nanos, Plan};
 
 pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
     Nanos::parse_with_default(text, "s")
@@ -9,9 +9,7 @@ pub(super) fn seconds(text: &str) -> Result<Nanos, UnitError> {
 
 /// The requested duration, where 0 means until Ctrl-C.
 pub(crate) fn or_endless(duration: Nanos) -> Nanos {
-    // Longer than any uptime, short enough that sums do not overflow.
-    const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
-    if duration.0 == 0 { ENDLESS } else { duration }
+    if duration.0 == 0 { Plan::ENDLESS } else { duration }
 }
 
 /// A limit for something that takes minutes.

@@ -82,6 +82,9 @@ pub(crate) struct TraceRecordArguments {
     /// File for the trace; must not exist [default: whylate-TIME.dat in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Explains each warning
+    #[arg(long)]
+    pub(crate) details: bool,
     #[command(flatten)]
     pub(crate) printing: Printing,
 }

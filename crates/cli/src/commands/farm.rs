@@ -20,7 +20,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use whylate_core::figure;
 use whylate_core::order::InOrder;
 use whylate_core::plan::builtin;
-use whylate_farm::{Asked, Dispatcher, FarmFile, Lake, PlanFile, Push, Pushed, Rendered, mismatches};
+use whylate_farm::{
+    Asked, Dispatcher, FarmFile, Lake, PlanFile, Push, Pushed, Rendered, is_short, mismatches,
+};
 use whylate_store::{Reader, StoreError, assemble};
 
 /// The most runs that are pushed at once: each waits for the disk or the network, and is in memory.
@@ -61,6 +63,9 @@ pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
     Ok(if failed == 0 { Ending::Pass } else { Ending::Incomplete })
 }
 
+/// Follows the name of a run of the short form of its plan.
+const SHORT: &str = " (a short run)";
+
 /// Reports the result of a push; returns whether the run is in the lake.
 fn say(pushed: Result<Pushed>) -> Result<bool> {
     match pushed {
@@ -70,7 +75,8 @@ fn say(pushed: Result<Pushed>) -> Result<bool> {
                 0 => "already in the lake".to_owned(),
                 objects => format!("{objects} objects, {size}"),
             };
-            output::print(&format!("{}: {sent}", pushed.run))?;
+            let short = if pushed.is_short { SHORT } else { "" };
+            output::print(&format!("{}: {sent}{short}", pushed.run))?;
             for line in pushed.mismatches {
                 output::message(&format!("    INCOMPLETE: {line}"));
             }
@@ -173,16 +179,22 @@ fn verify(arguments: &VerifyArguments) -> Result<Ending> {
         output::message(&format!("INCOMPLETE: {line}"));
     }
     if found.is_empty() {
-        output::print(&format!("{}: the run matches the request", path.display()))?;
+        let short = if is_short(reader.info(), &asked) { SHORT } else { "" };
+        output::print(&format!("{}: the run matches the request{short}", path.display()))?;
     }
     Ok(if found.is_empty() { Ending::Pass } else { Ending::Incomplete })
 }
 
 fn asked(arguments: &AskedArguments) -> Result<Asked> {
     // It is only compared: none of its commands run.
-    let plan = arguments.plan.as_deref().map(|name| run::read_plan(name, &[], false, true)).transpose()?;
+    let read = |short: bool| {
+        arguments.plan.as_deref().map(|name| run::read_plan(name, &[], short, true)).transpose()
+    };
+    let plan = read(false)?;
+    let has_short = plan.as_ref().is_some_and(|plan| !plan.short.is_empty());
+    let short = if has_short { read(true)? } else { None };
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|now| now.as_secs());
-    Ok(Asked { plan, kernel: arguments.kernel.clone(), host: arguments.host.clone(), now_s })
+    Ok(Asked { plan, short, kernel: arguments.kernel.clone(), host: arguments.host.clone(), now_s })
 }
 
 fn read_farm(path: &Path) -> Result<FarmFile> {

@@ -128,7 +128,8 @@ fn start(
     if !is_quiet(arguments) {
         announce(&experiment, &warnings, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
+    let (name, keeping) = (run_name(&path), Keeping::default());
+    let options = RunOptions { name, started_at, warnings, keeping, is_short: arguments.short };
     let mut screen = screen(&experiment.plan, arguments, asked_to_stop);
     let info =
         whylate_runner::run(&experiment, &path, &options, machine, &mut screen).map_err(

@@ -59,6 +59,7 @@ fn record(arguments: &TraceRecordArguments, host: &Host) -> Result<Ending> {
     if !rights.root && !rights.tracefs {
         return Err(Refused("recording a trace needs root: `sudo whylate trace record …`").into());
     }
+    Recorder::check_journal(&host.running)?;
     if let Some(tasks) = &tasks {
         super::watch::keep_away(tasks, host, &facts, arguments.printing.quiet);
         whylate_runner::try_to_watch(tasks, &host.running, &facts.cpu_sets.online, &facts)?;
@@ -116,19 +117,27 @@ fn finish(
             None => (trace(kept), Some(note(kept, own_command(), None, is_virtual))),
             Some(tasks) => {
                 let (trace, wait) = tasks.described(kept, &probe, arguments.last.unwrap_or(Trigger::LAST));
-                (trace, wait.map(|wait| note_of_wait(kept, &wait, is_virtual)))
+                let unended = |wait: &SpikeRecord| trace.unended && wait.at_ns >= trace.at_ns;
+                let note = wait.map(|wait| SpikeTrace {
+                    unended: unended(&wait),
+                    ..note_of_wait(kept, &wait, is_virtual)
+                });
+                (trace, note)
             }
         };
         traces.push(trace);
         notes.extend(note.map(|note| (kept.path.clone(), note)));
     }
     let explained = explain(&notes, &mut warnings);
+    let until = arguments.until.filter(|_| tasks.is_some() && traces.is_empty());
+    let cannot_tell = until.and_then(|until| tasks::cannot_tell(&probe, until));
     let result = RecordingResult {
         format: RECORDING_FORMAT.to_owned(),
         facts,
         probe,
         traces,
         explained,
+        cannot_tell,
         missed,
         warnings,
     };
@@ -138,9 +147,15 @@ fn finish(
     } else if arguments.printing.json {
         output::print_json(&result)?;
     } else {
-        output::drawn(&whylate_report::recording(&result, arguments.until)?.terminal(output::style()))?;
+        let page = whylate_report::recording(&result, arguments.until)?.detailed(arguments.details);
+        output::drawn(&page.terminal(output::style()))?;
     }
-    Ok(if result.traces.is_empty() { Ending::Pass } else { Ending::Exceeded })
+    let is_unmeasured = arguments.until.is_some() && !result.probe.has_data();
+    Ok(match result.traces.is_empty() {
+        false => Ending::Exceeded,
+        true if is_unmeasured || result.cannot_tell.is_some() => Ending::Incomplete,
+        true => Ending::Pass,
+    })
 }
 
 /// The cause of each trace's late moment, with its note. The trace also contains latencies from before the probe was armed. A note

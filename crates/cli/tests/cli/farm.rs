@@ -195,13 +195,18 @@ fn pushes_at_once_lose_nothing() {
 }
 
 #[test]
-fn an_unmeasured_run_does_not_verify() {
+fn a_short_run_verifies_and_an_unmeasured_run_does_not() {
     let measuring = alone();
     let folder = folder();
-    let (plan, run) = (write(&folder, "plan.toml", SMALL_PLAN), folder.path().join("run"));
-    assert_eq!(whylate(&["run", &plan, "-o", text(&run), "--quiet"]).code, Some(0));
+    let long = format!("{}[short]\nduration = \"500ms\"\n", SMALL_PLAN.replacen("500ms", "50s", 1));
+    let (plan, run) = (write(&folder, "plan.toml", &long), folder.path().join("run"));
+    assert_eq!(whylate(&["run", &plan, "--short", "-o", text(&run), "--quiet"]).code, Some(0));
     drop(measuring);
-    let other = write(&folder, "other.toml", &SMALL_PLAN.replacen("repeats = ", "repeats = 1", 1));
+    assert!(fs::read_to_string(run.join("run.json")).unwrap().contains("\"short\": true"));
+    let short = whylate(&["farm", "verify", text(&run), "--plan", &plan]);
+    assert!(!short.stderr.contains("INCOMPLETE: plan"), "{short:?}");
+    assert!(short.code == Some(1) || short.stdout.contains("the request (a short run)"), "{short:?}");
+    let other = write(&folder, "other.toml", &long.replacen("repeats = ", "repeats = 1", 1));
     let wanted: [(&[&str], &str); 3] = [
         (&["--plan", &other], "plan: the run has other values of repeats"),
         (&["--kernel", "0.0"], "kernel: 0.0 was requested"),

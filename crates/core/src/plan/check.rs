@@ -85,7 +85,7 @@ fn check_head(plan: &Plan, document: &Document<'_>) -> Result<(), PlanError> {
     if plan.duration.0 == 0 {
         return Err(document.error_at("duration", "must be above 0s"));
     }
-    if plan.duration.0 > 400 * 86_400_000_000_000 {
+    if plan.duration > Plan::ENDLESS {
         return Err(document.error_at("duration", "is longer than 400d; write a shorter one"));
     }
     if plan.repeats == 0 || plan.repeats > 10_000 {

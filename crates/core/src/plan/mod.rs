@@ -238,6 +238,10 @@ fn default_noise_floor() -> Nanos {
 }
 
 impl Plan {
+    /// A longer duration is refused, and this one means until the run is ended: longer than any uptime, short enough that sums do
+    /// not overflow.
+    pub const ENDLESS: Nanos = Nanos::from_secs(400 * 86_400);
+
     /// Whether this plan looks for causes in the cell of that name. An empty ledger of a cell without the search says nothing.
     pub fn looks_for_causes(&self, cell: &str) -> bool {
         self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)

@@ -213,6 +213,9 @@ pub struct ExplainedSpike {
     pub actual_ns: u64,
     /// How late the task was: `actual_ns` less `expected_ns`.
     pub latency_ns: u64,
+    /// The task had not run by the end of the recording, which is `actual_ns`: it was late for at least `latency_ns`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unended: bool,
     /// What the expected moment is based on.
     pub expected_from: ExpectedFrom,
     /// By how much the expected moment may be wrong.

@@ -25,6 +25,9 @@ pub struct RecordingResult {
     pub traces: Vec<RecordedTrace>,
     /// What made the task late in each trace.
     pub explained: ExplainResult,
+    /// Why a latency above the limit may have been missed; absent if a trace was kept, or if there was certainly none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_tell: Option<String>,
     /// Latencies above the limit, and triggers, that have no trace, because another trace was being saved.
     pub missed: u64,
     /// What was not measured or recorded, or less well than usual.
@@ -40,10 +43,13 @@ pub struct RecordedTrace {
     /// The CPU that was late; absent for a trigger, and for a watched thread that did not wait for a CPU.
     pub cpu: Option<CpuId>,
     /// When the task ran again, when the response of a watched thread ended, or when the trigger came: on CLOCK_MONOTONIC,
-    /// which is also the trace's clock.
+    /// which is also the trace's clock. With `unended`: when the recording ended.
     pub at_ns: u64,
     /// How late the task was, or how long a watched thread took; absent for a trigger.
     pub latency_ns: Option<u64>,
+    /// The response had not ended when the recording did: `latency_ns` is its length until then.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unended: bool,
     /// The watched thread that was late; absent for whylate's own task.
     pub thread: Option<String>,
     /// The trigger, as given.

@@ -27,6 +27,9 @@ pub struct SpikeTrace {
     pub at_ns: u64,
     /// How late the task was.
     pub latency_ns: u64,
+    /// The task had not run again when the recording ended, at `at_ns`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unended: bool,
     /// Whether the machine was virtual; absent in runs of earlier whylate versions.
     pub guest: Option<bool>,
     /// The causes of the latency; absent until the trace was explained.

@@ -282,6 +282,7 @@ mod tests {
             expected_ns: 8_500,
             actual_ns: 9_000,
             latency_ns: 500,
+            unended: false,
             expected_from: ExpectedFrom::Probe,
             expected_error_ns: 0,
             cause: cause(CauseKind::Thread, None, 0.9),

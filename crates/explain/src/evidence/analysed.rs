@@ -62,6 +62,7 @@ fn spike(analysis: &Analysis) -> ExplainedSpike {
         expected_ns: 0,
         actual_ns: latency_ns,
         latency_ns,
+        unended: false,
         expected_from: ExpectedFrom::Tracer,
         expected_error_ns: 0,
         cause,

@@ -465,6 +465,7 @@ fn spike(
         expected_ns: from_ns,
         actual_ns: to_ns,
         latency_ns,
+        unended: false,
         expected_from: ExpectedFrom::Tracer,
         expected_error_ns: reader.info().resolution_ns,
         timeline: tiled(segments, &cause, cpu),

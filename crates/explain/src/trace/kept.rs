@@ -37,6 +37,8 @@ pub struct KeptMoment {
     pub at_ns: u64,
     /// How late it was, or how long it stood still.
     pub latency_ns: u64,
+    /// The task had not run again when the measurement ended, at `at_ns`.
+    pub unended: bool,
     /// Whether the task slept and was late; otherwise it never sleeps, and something took its CPU.
     pub sleeps: bool,
     /// Whether the machine was the guest of a hypervisor, if known.
@@ -98,7 +100,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
 
 /// The moment as the probe measured it, for the thread that had the CPU then; `None` if the trace does not reach back to it.
 fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>, ParseError> {
-    let KeptMoment { cpu, at_ns, latency_ns, sleeps, .. } = *moment;
+    let KeptMoment { cpu, at_ns, latency_ns, sleeps, unended, .. } = *moment;
     let expected_ns = at_ns.saturating_sub(latency_ns);
     let since_ns = expected_ns.saturating_sub(latency_ns).saturating_sub(BEFORE_NS);
     reader.seek(Some(since_ns), Selection::All)?;
@@ -109,6 +111,9 @@ fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>
             break;
         }
         is_traced = true;
+        if unended && let Some(candidate) = Candidate::waiting(&event.kind, moment, reader) {
+            subject = candidate;
+        }
         if event.cpu != cpu {
             continue;
         }
@@ -130,7 +135,7 @@ fn measured(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Option<Late>
     let kind = if sleeps { LateKind::Wakeup } else { LateKind::Preempted { cpu, for_lesser } };
     let Candidate { pid, command, .. } = subject;
     let late = Late::new(cpu, expected_ns, at_ns, ExpectedFrom::Probe, kind);
-    Ok(is_traced.then_some(Late { pid, command, since_ns, ..late }))
+    Ok(is_traced.then_some(Late { pid, command, since_ns, unended, ..late }))
 }
 
 /// A thread that may be the measured one. The probe's clock differs slightly from the trace's, so it may run a little after
@@ -144,6 +149,17 @@ struct Candidate {
 }
 
 impl Candidate {
+    /// The measured thread that is woken, or leaves its CPU: one that does not run again is seen nowhere else.
+    fn waiting(kind: &EventKind, moment: &KeptMoment, reader: &dyn Reader) -> Option<Self> {
+        let (EventKind::Waking { task, .. }
+        | EventKind::Wakeup { task, .. }
+        | EventKind::Switch { previous: task, .. }) = *kind
+        else {
+            return None;
+        };
+        Some(Self::of(task, moment, reader)).filter(|candidate| candidate.certainty > 0)
+    }
+
     fn of(task: Task, moment: &KeptMoment, reader: &dyn Reader) -> Self {
         // The series of a watched thread has its name without the characters that separate series.
         let command = reader.names().text(task.command);

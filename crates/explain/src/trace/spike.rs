@@ -37,8 +37,11 @@ pub(crate) fn explain(
     let Some(mut judgement) = judgement else { return Ok(None) };
     lower_confidence(&mut judgement.cause, late, &window);
     if late.unended {
-        let more = "the task did not run before the end of the trace, so the latency is a lower bound";
-        judgement.cause.evidence.push(more.to_owned());
+        // The trace of a kept moment goes on.
+        let of = if late.from == ExpectedFrom::Probe { "measurement" } else { "trace" };
+        let more =
+            format!("the task did not run before the end of the {of}, so the latency is a lower bound");
+        judgement.cause.evidence.push(more);
     }
     let facts = &reader.info().facts;
     let stated =
@@ -55,6 +58,7 @@ pub(crate) fn explain(
         expected_ns: late.expected_ns,
         actual_ns: late.actual_ns,
         latency_ns: late.latency_ns(),
+        unended: late.unended,
         expected_from: late.from,
         expected_error_ns: late.error_ns.max(reader.info().resolution_ns),
         cause: judgement.cause,

@@ -37,6 +37,7 @@ const MOMENT: KeptMoment = KeptMoment {
     cpu: CpuId(1),
     at_ns: 4_027_000,
     latency_ns: 3_027_000,
+    unended: false,
     sleeps: true,
     is_virtual: None,
 };
@@ -92,6 +93,27 @@ fn a_task_that_is_kept_from_going_to_sleep_waits_for_no_timer() {
     let result = explained(lines, &KeptMoment { latency_ns: 40_000, ..MOMENT });
     let spike = only_spike(&result);
     assert_eq!((spike.expected_from, spike.expected_ns), (ExpectedFrom::Timer, 3_987_000));
+}
+
+#[test]
+fn a_task_that_never_ran_again_is_named_and_its_latency_is_a_lower_bound() {
+    let lines = "100 1 whylate-7 d...... timer_start 1000
+         110 1 whylate-7 d...2.. switch whylate-7:4 S > hog-9:1
+         1001 1 hog-9 d..h... vec local_timer
+         1002 1 hog-9 d..h... expire 1002
+         1003 1 hog-9 d..h1.. waking whylate-7:4 1
+         1004 1 hog-9 d..h2.. wakeup whylate-7:4 1
+         1006 1 hog-9 d..h... vecx local_timer
+         9000 1 hog-9 d..h... vec local_timer
+         9002 1 hog-9 d..h... vecx local_timer";
+    let task = Some("whylate".to_owned());
+    let result = explained(lines, &KeptMoment { task, unended: true, ..MOMENT });
+    let spike = only_spike(&result);
+    assert_eq!((spike.task.as_str(), spike.pid, spike.unended), ("whylate", Some(7), true));
+    assert_eq!((spike.expected_ns, spike.latency_ns), (1_000_000, 3_027_000));
+    assert_eq!((spike.cause.kind, spike.cause.actor.as_deref()), (CauseKind::Thread, Some("hog")));
+    let evidence = &spike.cause.evidence;
+    assert!(evidence.iter().any(|it| it.contains("before the end of the measurement")), "{evidence:?}");
 }
 
 /// A thread raises its own priority, which no event shows, and lowers it again.

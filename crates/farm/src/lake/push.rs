@@ -6,7 +6,7 @@ use super::{
 };
 use crate::error::{At as _, FarmError};
 use crate::farm_file::FarmFile;
-use crate::verify::{Asked, mismatches};
+use crate::verify::{Asked, is_short, mismatches};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::buffered::BufWriter;
 use object_store::{ObjectStoreExt as _, PutMode, PutOptions};
@@ -41,6 +41,8 @@ pub struct Pushed {
     pub bytes: u64,
     /// Requests that the run does not meet.
     pub mismatches: Vec<String>,
+    /// Whether it is a run of the short form of its plan.
+    pub is_short: bool,
 }
 
 /// The machine's name in the lake: its own, or the requested one if its own is not valid. The difference stays a
@@ -111,7 +113,8 @@ impl Lake {
         let brought = self.bring(&run, &month, tables, (packed, manifest, claim), how.replace);
         let pushed = self.runtime.block_on(brought);
         let (objects, bytes) = pushed?;
-        Ok(Pushed { run, objects, bytes, mismatches: differs })
+        let is_short = is_short(info, &how.asked);
+        Ok(Pushed { run, objects, bytes, mismatches: differs, is_short })
     }
 
     async fn bring(

@@ -126,10 +126,10 @@ fn worst(result: &ExplainResult) -> Option<String> {
 /// `cyclictest-192 on CPU 0: 3.46 ms late`.
 fn heading(spike: &ExplainedSpike) -> String {
     if spike.task.is_empty() {
-        return format!("CPU {}: {}", spike.cpu, nanoseconds(spike.latency_ns));
+        return format!("CPU {}: {}", spike.cpu, finding::length(spike));
     }
     let task = named(&spike.task, spike.pid);
-    format!("{task} on CPU {}: {} late", spike.cpu, nanoseconds(spike.latency_ns))
+    format!("{task} on CPU {}: {} late", spike.cpu, finding::length(spike))
 }
 
 /// A line about a spike that a probe of the run recorded.
@@ -159,7 +159,9 @@ pub(crate) fn spike(title: String, spike: &ExplainedSpike, trace: Option<&Explai
     let (at, ran) = (moment(spike.expected_ns), moment(spike.actual_ns));
     let found = Some(finding::finding(spike)).filter(|finding| !title.contains(finding));
     let mut items: Vec<Item> = found.into_iter().map(Item::from).collect();
-    items.push(Item::from(format!("expected at {at} s ({}), ran at {ran} s", expected(spike))));
+    let ran =
+        if spike.unended { format!("had not run by {ran} s, the end") } else { format!("ran at {ran} s") };
+    items.push(Item::from(format!("expected at {at} s ({}), {ran}", expected(spike))));
     items.extend(spike.hwlat.as_ref().map(|sample| Item::from(words::hwlat(sample))));
     items.extend(finding::chain(&spike.cause).map(|chain| Item::from(Text::code(chain))));
     items.extend(finding::confidence(&spike.cause).map(Item::from));
@@ -256,11 +258,12 @@ pub(super) fn count(result: &ExplainResult) -> String {
             ThresholdFrom::Kept | ThresholdFrom::Header | ThresholdFrom::Stop | ThresholdFrom::Tracer
         )
     };
-    let above = match result.spikes.iter().map(|spike| spike.latency_ns).max() {
+    let largest = result.spikes.iter().max_by_key(|spike| spike.latency_ns).map(finding::length);
+    let above = match largest {
         Some(largest) if result.traces.iter().all(is_itself) && found > 1 => {
-            format!(", the largest {}", nanoseconds(largest))
+            format!(", the largest {largest}")
         }
-        Some(largest) if result.traces.iter().all(is_itself) => format!(" of {}", nanoseconds(largest)),
+        Some(largest) if result.traces.iter().all(is_itself) => format!(" of {largest}"),
         _ => format!(" above {threshold}"),
     };
     match (result.answer, found, shown) {

@@ -5,17 +5,23 @@ use whylate_core::result::{Cause, CauseKind, ExplainedSpike};
 
 /// The whole finding in one sentence: which task was late, where, by how much, and the cause.
 pub(crate) fn finding(spike: &ExplainedSpike) -> String {
-    let task = &spike.task;
+    let (task, length) = (&spike.task, length(spike));
     let late = match spike.cause.kind {
         CauseKind::Hardware if spike.task.is_empty() => {
-            format!("CPU {} stood still for {}", spike.cpu, nanoseconds(spike.latency_ns))
+            format!("CPU {} stood still for {length}", spike.cpu)
         }
         _ if spike.task.is_empty() => {
-            format!("CPU {} was held up for {}", spike.cpu, nanoseconds(spike.latency_ns))
+            format!("CPU {} was held up for {length}", spike.cpu)
         }
-        _ => format!("{task} was {} late on CPU {}", nanoseconds(spike.latency_ns), spike.cpu),
+        _ => format!("{task} was {length} late on CPU {}", spike.cpu),
     };
     format!("{late}: {}{}", spike.cause.sentence(), extent(&spike.cause, spike.expected_ns, spike.latency_ns))
+}
+
+/// The latency; `at least 2.00 s` if it had not ended when the recording did.
+pub(crate) fn length(spike: &ExplainedSpike) -> String {
+    let at_least = if spike.unended { "at least " } else { "" };
+    format!("{at_least}{}", nanoseconds(spike.latency_ns))
 }
 
 /// ` for 3.01 ms (84 % of the latency)`; if it began before the expected moment, its full length and the part that

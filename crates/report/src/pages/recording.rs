@@ -7,11 +7,11 @@ use crate::sections::{figures, triggers, warnings};
 use crate::words::counted;
 use whylate_core::Nanos;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{RecordedTrace, RecordingResult};
+use whylate_core::result::{ExplainResult, RecordedTrace, RecordingResult};
 
 /// The report; `until` was the limit.
 pub fn recording(recording: &RecordingResult, until: Option<Nanos>) -> Result<Page, ReportError> {
-    if recording.traces.is_empty() && recording.probe.triggers.is_empty() {
+    if recording.traces.is_empty() && recording.probe.triggers.is_empty() && recording.cannot_tell.is_none() {
         require_samples(&recording.probe, &recording.warnings)?;
     }
     let mut kept = Section::new("traces", "");
@@ -19,33 +19,44 @@ pub fn recording(recording: &RecordingResult, until: Option<Nanos>) -> Result<Pa
         kept = kept.with(Block::Text(line(trace).into(), Tone::Bad));
     }
     if recording.traces.is_empty() {
-        let line = match until {
-            Some(until) if recording.probe.triggers.is_empty() => {
-                format!("no latency exceeded {until}, so no trace was kept")
-            }
-            Some(until) => format!("no latency exceeded {until}, and no trigger came, so no trace was kept"),
-            None => "no trigger came, so no trace was kept".to_owned(),
-        };
-        kept = kept.with(Block::Text(line.into(), Tone::Good));
+        let (line, tone) = without_trace(recording, until);
+        kept = kept.with(Block::Text(line.into(), tone));
     }
     if recording.missed > 0 {
         let spikes = counted(recording.missed, "more late moment");
         let line = format!("{spikes} came while a trace was being saved and got no trace");
         kept = kept.with(vec![Item::from(line)]);
     }
-    // What matters comes last: it is what a terminal still shows.
-    let mut sections = warnings::section(&recording.warnings);
-    sections.extend(figures::of_result(&recording.probe));
-    sections.extend(triggers::of_result(&recording.probe));
-    sections.push(kept);
+    let mut sections = vec![kept];
     if !recording.explained.traces.is_empty() {
-        let found = explain(&recording.explained);
+        let found = explain(&ExplainResult { warnings: Vec::new(), ..recording.explained.clone() });
         let line = Block::Text(found.title.into(), found.title_tone);
         let about = found.about.into_iter().flatten().map(Block::note);
         sections.push(Section::new("finding", "").with(line).with_all(about));
         sections.extend(found.sections);
     }
+    sections.extend(figures::of_result(&recording.probe));
+    sections.extend(triggers::of_result(&recording.probe));
+    sections.extend(warnings::in_a_line(&[&recording.warnings[..], &recording.explained.warnings].concat()));
     Ok(Page { origin: "whylate trace record".to_owned(), sections, ..Page::default() })
+}
+
+/// Why there is no trace.
+fn without_trace(recording: &RecordingResult, until: Option<Nanos>) -> (String, Tone) {
+    let has_triggers = !recording.probe.triggers.is_empty();
+    let Some(until) = until else {
+        return ("no trigger came, so no trace was kept".to_owned(), Tone::Good);
+    };
+    match &recording.cannot_tell {
+        Some(why) if has_triggers => {
+            (format!("no trigger came; cannot tell whether a latency exceeded {until}: {why}"), Tone::Warn)
+        }
+        Some(why) => (format!("cannot tell whether a latency exceeded {until}: {why}"), Tone::Warn),
+        None if has_triggers => {
+            (format!("no latency exceeded {until}, and no trigger came, so no trace was kept"), Tone::Good)
+        }
+        None => (format!("no latency exceeded {until}, so no trace was kept"), Tone::Good),
+    }
 }
 
 /// What was late, why as far as that is known, and the file.
@@ -55,10 +66,71 @@ fn line(trace: &RecordedTrace) -> String {
         (_, _, Some(trigger)) => trace.why.clone().unwrap_or_else(|| format!("{trigger}: not explained")),
         (_, Some(thread), None) => {
             let why = trace.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("{thread} took {latency}{why}")
+            let (at_least, until) = match trace.unended {
+                true => ("at least ", " and had not ended when the recording did"),
+                false => ("", ""),
+            };
+            format!("{thread} took {at_least}{latency}{until}{why}")
         }
         (Some(cpu), None, None) => format!("CPU {cpu}: the task was {latency} late"),
         (None, None, None) => format!("the task was {latency} late"),
     };
     format!("{late}; its trace is {}", trace.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Style;
+    use whylate_core::result::{CpuResult, ProbeResult, RECORDING_FORMAT};
+    use whylate_core::{Facts, Warning, WarningCode};
+
+    fn text(traces: Vec<RecordedTrace>, cannot_tell: Option<&str>) -> String {
+        let cpu = CpuResult { samples: 10, series: Some("control".to_owned()), ..CpuResult::default() };
+        let recording = RecordingResult {
+            format: RECORDING_FORMAT.to_owned(),
+            facts: Facts::default(),
+            probe: ProbeResult { probe: "task".to_owned(), cpus: vec![cpu], ..ProbeResult::default() },
+            traces,
+            explained: ExplainResult::default(),
+            cannot_tell: cannot_tell.map(str::to_owned),
+            missed: 0,
+            warnings: vec![Warning::new(WarningCode::EventsMissing, "an event is missing")],
+        };
+        let page = super::recording(&recording, Some(Nanos::from_millis(1))).unwrap();
+        page.terminal(Style { color: false, width: 160 })
+    }
+
+    #[test]
+    fn the_answer_comes_first_and_warnings_in_a_line_last() {
+        let text = text(Vec::new(), None);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        assert!(lines[0].contains("no latency exceeded 1ms"), "{text}");
+        assert!(lines[lines.len() - 1].contains("Warnings (1): events-missing"), "{text}");
+    }
+
+    #[test]
+    fn what_may_have_been_missed_is_not_denied() {
+        let text = text(Vec::new(), Some("control: a gap"));
+        assert!(text.contains("cannot tell whether a latency exceeded 1ms: control: a gap"), "{text}");
+        assert!(!text.contains("no latency exceeded"), "{text}");
+    }
+
+    #[test]
+    fn a_response_that_had_not_ended_took_at_least_that_long() {
+        let trace = |unended| RecordedTrace {
+            path: "late.dat".to_owned(),
+            latency_ns: Some(2_000_000_000),
+            thread: Some("control".to_owned()),
+            unended,
+            ..RecordedTrace::default()
+        };
+        assert!(text(vec![trace(false)], None).contains("control took 2.00 s; its trace"));
+        let unended = text(vec![trace(true)], None);
+        assert!(
+            unended
+                .contains("control took at least 2.00 s and had not ended when the recording did; its trace"),
+            "{unended}"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use crate::section::{Page, Tone, Verdict};
 use crate::words;
 use whylate_core::result::{RunResult, RunState, Verdict as Outcome, incomplete_repeats};
-use whylate_core::{Warning, WarningCode};
+use whylate_core::{Plan, Warning, WarningCode};
 
 /// The page of a run, with its head and no sections.
 pub(crate) fn page(run: &RunResult) -> Page {
@@ -35,12 +35,16 @@ pub(crate) fn extent(run: &RunResult) -> String {
         (_, Some(fix)) => format!("search of {}", words::counted(fix.repeats, "repeat")),
         (repeats, None) => words::counted(repeats, "repeat"),
     };
+    let how_long = match plan.duration < Plan::ENDLESS {
+        true => format!("{repeats} of {} per probe and cell", plan.duration),
+        false => "until it was ended".to_owned(),
+    };
     let limit = match (plan.limit, plan.deadline().or(plan.chain_deadline())) {
         (Some(limit), _) => format!("limit {limit}"),
         (None, Some(deadline)) => format!("deadline {deadline}"),
         (None, None) => "no limit".to_owned(),
     };
-    format!("{repeats} of {} per probe and cell, {limit}", plan.duration)
+    format!("{how_long}, {limit}")
 }
 
 /// Failures: the run's end, cells that were skipped, repeats that failed, settings that were not restored.

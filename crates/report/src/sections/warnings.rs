@@ -4,7 +4,6 @@ use crate::section::{Block, Depth, Section};
 use whylate_core::Warning;
 use whylate_core::result::{MeasureResult, RunResult};
 
-/// A terminal shows them in one line.
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     in_a_line(&run.warnings)
 }
@@ -25,7 +24,8 @@ pub fn codes(warnings: &[Warning]) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
+/// A terminal shows them in one line.
+pub(crate) fn in_a_line(warnings: &[Warning]) -> Vec<Section> {
     let line = format!("Warnings ({}): {}; --details explains them", warnings.len(), codes(warnings));
     section(warnings).into_iter().map(|section| section.depth(Depth::Brief(line.clone()))).collect()
 }

@@ -84,6 +84,7 @@ pub(crate) fn options() -> RunOptions {
         started_at: UNIX_EPOCH,
         warnings: Vec::new(),
         keeping: Keeping::default(),
+        is_short: false,
     }
 }
 

@@ -227,6 +227,29 @@ fn a_gap_after_which_nothing_comes_is_cut() {
     assert_eq!(cuts, [(5, 750)]);
 }
 
+fn cuts_at(mut builder: Builder, at_ns: u64) -> Vec<(u32, u64)> {
+    builder.cut_gaps(at_ns);
+    builder.cuts.iter().map(|cut| (cut.thread, cut.took_ns)).collect()
+}
+
+#[test]
+fn a_thread_that_was_runnable_to_the_end_and_has_no_record_has_a_gap_of_the_whole_watch() {
+    let mut builder = Builder { begin_ns: 100, ..Builder::default() };
+    for (thread, first_ns) in [(6, 0), (7, 300)] {
+        builder.threads.insert(thread, Watched { first_ns, ..Watched::default() });
+    }
+    builder.take(CpuId(0), &stretch(Began::Woken, 110, 120, 150), &names);
+    (5..8).for_each(|thread| builder.never_seen(thread));
+    assert_eq!(cuts_at(builder, 900), [(6, 800), (7, 600)]);
+}
+
+#[test]
+fn a_thread_that_waited_when_the_watch_began_has_a_gap_until_it_sleeps() {
+    let mut builder = Builder { begin_ns: 100, ..Builder::default() };
+    builder.take(CpuId(0), &stretch(Began::Unknown, 0, 500, 550), &names);
+    assert_eq!(cuts_at(builder, 900), [(5, 450)]);
+}
+
 /// A thread that is watched from the moment on at which it gets its name, and is then moved to its CPU.
 #[test]
 fn work_whose_start_was_not_seen_is_no_activation_after_a_sleep_in_its_middle() {

@@ -244,6 +244,7 @@ fn searched(arguments: &FixArguments, path: &PathBuf, boots: &mut Boots<'_>, hos
             started_at: SystemTime::now(),
             warnings,
             keeping: Keeping::default(),
+            is_short: false,
         };
         whylate_runner::fix(&experiment, rules, path, &options, &machine, &mut screen, boots)?
     };

@@ -107,7 +107,8 @@ fn searched(arguments: &FixArguments, host: &Host) -> Result<(PathBuf, RunInfo)>
     if !quiet {
         announce(&experiment, &registration, &path);
     }
-    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
+    let (name, keeping) = (run_name(&path), Keeping::default());
+    let options = RunOptions { name, started_at, warnings, keeping, is_short: false };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     let info =
         whylate_runner::fix(&experiment, registration, &path, &options, &machine, &mut screen, &mut adviser)
@@ -322,7 +323,8 @@ fn measured(arguments: &FixArguments, host: &Host) -> Result<whylate_core::resul
         None => default_run_path(&experiment.plan.name, started_at)?,
     };
     let quiet = arguments.printing.quiet || arguments.printing.json;
-    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping: Keeping::default() };
+    let (name, keeping) = (run_name(&path), Keeping::default());
+    let options = RunOptions { name, started_at, warnings, keeping, is_short: false };
     let mut screen = Screen::of_run(quiet, experiment.plan.repeat_duration(), None, asked_to_stop);
     whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)?;
     screen.finish();

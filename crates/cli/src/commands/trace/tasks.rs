@@ -76,11 +76,12 @@ impl OwnTasks {
             return Ok(());
         }
         let occasion = match happened {
-            Happened::Late { thread, at_ns, latency_ns, cause, .. } => Occasion {
+            Happened::Late { thread, at_ns, latency_ns, is_unended, cause, .. } => Occasion {
                 rank: latency_ns,
                 trace: RecordedTrace {
                     at_ns,
                     latency_ns: Some(latency_ns),
+                    unended: is_unended,
                     thread: Some(thread),
                     why: cause,
                     ..RecordedTrace::default()
@@ -143,6 +144,12 @@ impl OwnTasks {
     }
 }
 
+/// Why responses above `until` may have been missed; `None` if there were certainly none.
+pub(super) fn cannot_tell(probe: &ProbeResult, until: Nanos) -> Option<String> {
+    let nothing = || (!probe.has_data()).then(|| "no wake-up of a followed thread was seen".to_owned());
+    whylate_stats::may_hide(probe, until).or_else(nothing)
+}
+
 /// The series of a wait, as those of a run are named.
 pub(super) fn series(wait: &SpikeRecord) -> String {
     SeriesName::in_probe("task", wait.series.as_deref()).to_string()
@@ -184,6 +191,27 @@ mod tests {
         let found = tasks.longest_wait("control", (900, 2_000)).map(|it| (it.at_ns, series(it)));
         assert_eq!(found, Some((1_600, "task/control".to_owned())));
         assert_eq!(tasks.longest_wait("control", (2_000, 2_500)), None);
+    }
+
+    #[test]
+    fn without_a_wakeup_or_with_a_gap_nothing_is_claimed() {
+        use whylate_core::quantity::{Quantities, UNSEEN, UNSEEN_MAX_NS};
+        use whylate_core::result::CpuResult;
+
+        let of = |samples, unseen_ns: Option<u64>| {
+            let quantities =
+                Quantities::default().with(UNSEEN, unseen_ns.map(|_| 1)).with(UNSEEN_MAX_NS, unseen_ns);
+            let series = Some("control".to_owned());
+            let cpu = CpuResult { series, samples, quantities, ..CpuResult::default() };
+            let probe = ProbeResult { probe: "task".to_owned(), cpus: vec![cpu], ..ProbeResult::default() };
+            cannot_tell(&probe, Nanos(1_000_000))
+        };
+        assert_eq!((of(10, None), of(10, Some(1_000_000))), (None, None));
+        assert!(of(0, None).unwrap().contains("no wake-up"));
+        for samples in [0, 10] {
+            let said = of(samples, Some(2_000_000_000)).unwrap();
+            assert!(said.starts_with("control: ") && said.contains("up to 2.00 s"), "{said}");
+        }
     }
 
     #[test]

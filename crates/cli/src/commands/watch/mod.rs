@@ -64,7 +64,7 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     };
     let (bytes, whole_ns) = (arguments.disk.map(|it| it.0), arguments.keep.map(|it| it.0));
     let keeping = Keeping { bytes, whole_ns };
-    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping };
+    let options = RunOptions { name: run_name(&path), started_at, warnings, keeping, is_short: false };
     let mut screen = WatchScreen::new(arguments, duration, asked_to_stop)?;
     let info = whylate_runner::run(&experiment, &path, &options, &machine, &mut screen)
         .with_context(|| format!("run {}", path.display()))?;

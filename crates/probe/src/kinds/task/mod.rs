@@ -418,6 +418,7 @@ impl Watching {
                     pid: activation.thread.pid,
                     at_ns: activation.due_ns + activation.response_ns(),
                     latency_ns: activation.response_ns(),
+                    is_unended: activation.is_unended,
                     cause: explained.causes.first().map(Cause::sentence),
                 });
             }

@@ -120,9 +120,12 @@ pub(super) fn longest_wait(activation: &Activation, series: &str) -> Option<Spik
     let preempted = activation.stages.iter().filter(is_preempted).max_by_key(|stage| stage.length_ns());
     let preempted = preempted.map(|stage| (stage.length_ns(), stage.to_ns, stage.cpu, series.to_owned()));
     let first = activation.stages.iter().find(|stage| stage.what == Doing::Running);
-    // It may have waited for several CPUs in turn.
-    let woken =
-        first.map(|stage| (activation.wakeup_ns(), stage.from_ns, stage.cpu, format!("{series}/wakeup")));
+    let has_begun =
+        activation.stages.iter().any(|stage| matches!(stage.what, Doing::Running | Doing::Unseen));
+    let waits = activation.stages.last().filter(|_| activation.is_unended && !has_begun);
+    // It may have waited for several CPUs in turn, and wait still.
+    let woken = first.map(|stage| (stage.from_ns, stage.cpu)).or(waits.map(|stage| (stage.to_ns, stage.cpu)));
+    let woken = woken.map(|(at_ns, cpu)| (activation.wakeup_ns(), at_ns, cpu, format!("{series}/wakeup")));
     let (latency_ns, at_ns, cpu, series) = [preempted, woken].into_iter().flatten().max()?;
     (latency_ns > 0).then_some(SpikeRecord {
         cpu,
@@ -177,7 +180,13 @@ mod tests {
         activation.stages.truncate(2);
         let spike = longest_wait(&activation, "audio").unwrap();
         assert_eq!((spike.series.as_deref(), spike.at_ns), (Some("audio/wakeup"), 250));
-        activation.stages.remove(0);
+        let (waiting, running) = (activation.stages[0].clone(), activation.stages.remove(1));
+        assert_eq!(longest_wait(&activation, "audio"), None);
+        activation.is_unended = true;
+        let spike = longest_wait(&activation, "audio").unwrap();
+        assert_eq!((spike.series.as_deref(), spike.at_ns), (Some("audio/wakeup"), waiting.to_ns));
+        assert_eq!(spike.latency_ns, 150, "it waits still");
+        activation.stages = vec![running];
         activation.due_ns = 250;
         assert_eq!(longest_wait(&activation, "audio"), None);
     }

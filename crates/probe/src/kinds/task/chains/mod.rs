@@ -258,6 +258,7 @@ impl ChainWatch {
                     pid: instance.end.thread,
                     at_ns: instance.end.at_ns,
                     latency_ns: instance.latency_ns(),
+                    is_unended: false,
                     cause: causes.first().map(Cause::sentence),
                 });
             }
