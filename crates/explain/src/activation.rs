@@ -139,7 +139,9 @@ pub fn explain(
 /// began, and real-time throttling may have begun before a wake-up. `None` if an earlier recording shows nothing.
 pub fn looks_back(stage: &Stage, priority: i32) -> Option<u64> {
     match &stage.what {
-        Doing::Blocked { wait: Wait::Lock { .. }, .. } | Doing::Blocked { waker: Waker::Thread(..), .. } => Some(inversion::HELD_BEFORE_NS),
+        Doing::Blocked { wait: Wait::Lock { .. }, .. } | Doing::Blocked { waker: Waker::Thread(..), .. } => {
+            Some(inversion::HELD_BEFORE_NS)
+        }
         Doing::Waking { .. } | Doing::Preempted { .. } => segments::looks_back(priority, stage.length_ns()),
         _ => None,
     }

@@ -116,7 +116,8 @@ fn calls_results_durations_and_texts_are_triggers() {
     let printed = said.stdout.lines().filter(|line| line.starts_with("late")).count() as u64;
     assert!(printed >= 15, "{said:?}");
     let slow_steps = said.stderr.lines().find_map(|line| line.strip_prefix("steps of more than 2 ms: "));
-    let slow_steps: u64 = slow_steps.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{said:?}"));
+    let slow_steps: u64 =
+        slow_steps.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{said:?}"));
     for (flag, one) in all.iter().zip(&found) {
         let times = if flag.ends_with(":took>2ms") { slow_steps } else { printed };
         assert_eq!(number(&one["count"]), times, "{flag}: {one:#}");

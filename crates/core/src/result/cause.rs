@@ -483,7 +483,10 @@ mod tests {
         assert_eq!(named.sentence(), "cc1 (thread 7) had the CPU while the task was runnable");
         let delayed = |name: &str| Cause { delayed: Some(name.to_owned()), ..named.clone() };
         let delayed_owner = delayed("owner").sentence();
-        assert!(delayed_owner.contains("cc1 (thread 7)") && delayed_owner.contains("owner"), "{delayed_owner}");
+        assert!(
+            delayed_owner.contains("cc1 (thread 7)") && delayed_owner.contains("owner"),
+            "{delayed_owner}"
+        );
         assert!(!delayed_owner.contains("the task was runnable"), "{delayed_owner}");
         assert!(!delayed("cc1").sentence().contains("had the CPU"), "{}", delayed("cc1").sentence());
     }
