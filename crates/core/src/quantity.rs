@@ -335,6 +335,11 @@ quantities! {
     UNSEEN: u64 = "unseen", Count, Sum, if of_user;
     /// The longest response that a gap of `unseen` may hide (task only).
     UNSEEN_MAX_NS: u64 = "unseen_max_ns", Ns, Max, if of_user;
+    /// Gaps of `unseen` that are possible waits for a CPU before a recorded response (task without BPF programs only).
+    UNSEEN_WAITS: u64 = "unseen_waits", Count, Sum, if of_user;
+    /// Responses that missed the deadline only if their possible waits took place; `overruns` does not count them (task
+    /// without BPF programs only).
+    POSSIBLY_LATE: u64 = "possibly_late", Count, Sum, if of_user;
     /// Quantiles in which each missed period counts as late as it would have been, which undoes coordinated omission
     /// (timer and dispatch).
     CORRECTED: Quantiles = "corrected", Other, Derived;

@@ -53,8 +53,8 @@ pub struct Batch {
     pub triggers: (Vec<TriggerRecord>, Vec<TriggerMoment>),
     /// What came of chains, and the instances that were explained.
     pub chains: (Vec<ChainRecord>, Vec<ChainPath>),
-    /// Who took time from them, by series.
-    pub sources: Vec<(String, SourceRecord)>,
+    /// Who took time from them, by series; without a name for the only series of a probe.
+    pub sources: Vec<(Option<String>, SourceRecord)>,
     /// Samples of the hwlat tracer, whole.
     pub hwlat: Vec<HwlatRecord>,
 }
@@ -299,7 +299,7 @@ fn kept_from_starting(
     }
     let host = &of.host.running;
     let starved = condition::starved(host, &session);
-    let Some(why) = condition::error(host, &session, &starved) else { return error };
+    let Some(why) = condition::error(&starved) else { return error };
     let now = clock::now().0;
     session.begin_interval_at(starved.iter().map(|thread| now - thread.waited.0).min().unwrap_or(now));
     let mut batch = batch(&mut session, (Vec::new(), Vec::new()), now);
@@ -333,7 +333,7 @@ impl Follow<'_> {
             self.condition.check(session)?;
             self.look(session, accounting, observer)?;
             self.starved = self.condition.starved(session, self.end_ns);
-            if let Some(error) = self.condition.error(session, &self.starved) {
+            if let Some(error) = condition::error(&self.starved) {
                 return Err(error);
             }
             // The observer may have taken longer than that; the threads have ended meanwhile.

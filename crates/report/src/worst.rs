@@ -1,9 +1,12 @@
 //! One figure for a cell: that of its worst CPU.
 
 use whylate_core::SeriesName;
-use whylate_core::plan::{Samples, Statistic};
-use whylate_core::quantity::{GAPS, LOST_NS, LOST_SHARE, THROTTLED};
-use whylate_core::result::{CellResult, CpuResult, Quantiles, RunResult, Spike};
+use whylate_core::figure::count;
+use whylate_core::plan::{Chain, Samples, Statistic};
+use whylate_core::quantity::{GAPS, LOST_NS, LOST_SHARE, OVERRUNS, THROTTLED};
+use whylate_core::result::{
+    CellResult, CpuResult, LateResponses, LateTime, ProbeResult, Quantiles, RunResult, Spike, late_time,
+};
 
 /// A series of a probe in one cell, over its CPUs.
 pub(crate) struct CellSeries<'r> {
@@ -99,11 +102,103 @@ pub(crate) fn spikes<'c>(cell: &'c CellResult, series: &str) -> Vec<&'c Spike> {
     among_all
 }
 
+/// The late time of a series in some cells by cause, and what it rests on.
+pub(crate) struct LateBy {
+    pub(crate) found: Vec<LateTime>,
+    /// `all 42 late responses of audio`, `the 16 largest timer spikes`.
+    pub(crate) basis: String,
+    /// The number of spikes.
+    pub(crate) spikes: u64,
+}
+
+/// From all late responses that were explained, if the series has a deadline; otherwise from the largest spikes.
+pub(crate) fn late_by<'c>(cells: impl Iterator<Item = &'c CellResult> + Clone, series: &str) -> LateBy {
+    let is_own = |late: &&LateResponses| late.probe == series;
+    let probes = || cells.clone().flat_map(|cell| &cell.probes);
+    let late: Vec<&LateResponses> = probes().flat_map(|probe| &probe.late_responses).filter(is_own).collect();
+    let sum = |of: fn(&LateResponses) -> u64| late.iter().map(|it| of(it)).sum::<u64>();
+    let (explained, all) = (sum(|it| it.explained), sum(|it| it.late));
+    if explained > 0 {
+        let basis = of_responses(&count(explained), (explained, all), "late ", series);
+        return LateBy { found: LateResponses::late_time(late.iter().copied()), basis, spikes: explained };
+    }
+    let spikes: Vec<&Spike> = cells.clone().flat_map(|cell| spikes(cell, series)).collect();
+    let number = spikes.len() as u64;
+    let basis = if SeriesName::of(series).facts().is_some_and(|facts| facts.is_of_user()) {
+        let own = || {
+            let is_own = |probe: &ProbeResult, cpu: &&CpuResult| {
+                SeriesName::in_probe(&probe.probe, cpu.series.as_deref()).to_string() == series
+            };
+            probes().flat_map(move |probe| probe.cpus.iter().filter(move |cpu| is_own(probe, cpu)))
+        };
+        let missed: u64 = own().filter_map(|cpu| cpu.get(OVERRUNS)).sum();
+        let samples = own().map(|cpu| cpu.samples).sum::<u64>().max(number);
+        let (all, late) = if missed >= number.max(1) { (missed, "late ") } else { (samples, "") };
+        of_responses(&format!("the {number} longest"), (number, all), late, series)
+    } else if number == 1 {
+        format!("the only {series} spike")
+    } else {
+        format!("the {number} largest {series} spikes")
+    };
+    LateBy { found: late_time(spikes.iter().copied()), basis, spikes: number }
+}
+
+/// `40 of 1203 late responses of audio`; `some` names the part if it is not the whole.
+fn of_responses(some: &str, (part, all): (u64, u64), late: &str, series: &str) -> String {
+    let series = SeriesName::of(series).series.unwrap_or(series);
+    let noun = |one: bool| match (Chain::of_series(series), one) {
+        (Some(chain), true) => format!("{late}instance of chain `{chain}`"),
+        (Some(chain), false) => format!("{late}instances of chain `{chain}`"),
+        (None, true) => format!("{late}response of {series}"),
+        (None, false) => format!("{late}responses of {series}"),
+    };
+    match (part >= all, all) {
+        (true, 1) => format!("the only {}", noun(true)),
+        (true, _) => format!("all {} {}", count(all), noun(false)),
+        (false, _) => format!("{some} of {} {}", count(all), noun(false)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::ProbeResult;
+    use whylate_core::quantity::Quantities;
+    use whylate_core::result::{Cause, CauseKind, LateSum};
+
+    #[test]
+    fn causes_say_of_which_responses_they_are() {
+        let spike = |actor: &str| {
+            let cause =
+                Cause { actor: Some(actor.to_owned()), share: Some(1.0), ..Cause::new(CauseKind::Thread) };
+            let spike = Spike::unexplained(CpuId(1), 9, 900);
+            Spike { probe: Some("task/audio".to_owned()), cause, ..spike }
+        };
+        let cpu = |missed: u64| {
+            let quantities = Quantities::default().with(OVERRUNS, missed);
+            CpuResult { series: Some("audio".to_owned()), samples: 9_000, quantities, ..CpuResult::default() }
+        };
+        let cell = |missed: u64, explained: u64| {
+            let mut sum = LateSum::default();
+            (0..explained).for_each(|_| sum.add(&spike("logger")));
+            let late = LateResponses::new("task/audio".to_owned(), missed, sum);
+            let late_responses = if explained > 0 { vec![late] } else { Vec::new() };
+            let (cpus, probe) = (vec![cpu(missed)], "task".to_owned());
+            let spikes = vec![spike("backup"); 2];
+            let probes = vec![ProbeResult { probe, cpus, late_responses, ..ProbeResult::default() }];
+            CellResult { spikes, probes, ..CellResult::default() }
+        };
+        let by = |missed, explained| {
+            let by = late_by(std::iter::once(&cell(missed, explained)), "task/audio");
+            (by.found[0].name(), by.basis)
+        };
+        let of = |who: &str, basis: &str| (format!("thread: {who}"), basis.to_owned());
+        assert_eq!(by(1_203, 1_203), of("logger", "all 1203 late responses of audio"));
+        assert_eq!(by(1_203, 40), of("logger", "40 of 1203 late responses of audio"));
+        assert_eq!(by(1, 1), of("logger", "the only late response of audio"));
+        assert_eq!(by(1_203, 0), of("backup", "the 2 longest of 1203 late responses of audio"));
+        assert_eq!(by(0, 0), of("backup", "the 2 longest of 9000 responses of audio"));
+    }
 
     #[test]
     fn a_series_has_its_own_spikes_where_others_are_longer() {

@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use whylate_core::quantity::TASK;
+use whylate_core::quantity::{OVERRUNS, POSSIBLY_LATE, Quantities, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::record::TaskRecord;
 use whylate_core::result::{Cause, Comparison, Exposure, Outcome, RunResult, Verdict};
 use whylate_core::{Plan, Warning, WarningCode};
@@ -316,6 +316,32 @@ fn an_ordinary_thread_that_waits_for_a_cpu_is_advised_a_real_time_priority() {
         terminal_text(&run, 200).contains("chrt -f -p 50 812")
     };
     assert!(advised(-1) && !advised(80));
+}
+
+#[test]
+fn waits_that_were_not_recorded_are_in_every_text() {
+    let mut run = fixture::run_result(&[1]);
+    run.cells.truncate(1);
+    let cell = &mut run.cells[0];
+    cell.probes.truncate(1);
+    let probe = &mut cell.probes[0];
+    probe.probe = "task".to_owned();
+    let quantities = Quantities::default().with(UNSEEN_MAX_NS, 91_000_000).with(UNSEEN_WAITS, 50);
+    for cpu in &mut probe.cpus {
+        let task = TaskRecord { thread: 7, command: "audio".to_owned(), ..TaskRecord::default() };
+        cpu.quantities = quantities.clone().with(OVERRUNS, 1).with(POSSIBLY_LATE, 41).with(TASK, task);
+        (cpu.series, cpu.parts) = (Some("audio".to_owned()), Vec::new());
+    }
+    probe.cpus.truncate(1);
+    for spike in &mut cell.spikes {
+        spike.probe = Some("task/audio".to_owned());
+    }
+    run.plan.primary = None;
+    for text in formats(&run) {
+        assert!(text.contains("at most 91.0 ms, with waits for a CPU that were not recorded"), "{text}");
+        assert!(text.contains("no share contains them"), "{text}");
+        assert!(text.contains("1 to 42"), "{text}");
+    }
 }
 
 /// All three formats of a run.

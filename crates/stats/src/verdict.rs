@@ -12,7 +12,8 @@ use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{
-    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
+    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, POSSIBLY_LATE, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
+    UNSEEN_WAITS,
 };
 use whylate_core::result::{CellResult, ChainResult, CpuResult, Exposure, ProbeResult, Verdict};
 use whylate_core::{CpuId, Nanos, SeriesName};
@@ -168,12 +169,27 @@ fn may_exceed(task: &CpuResult, bound: Nanos) -> bool {
         .any(|key| task.get(*key).is_some_and(|longest_ns| longest_ns > bound.0))
 }
 
+/// How many responses may have missed the deadline at most; `None` if gaps in the record may hide any number.
+fn missed_max(task: &CpuResult, deadline: Nanos) -> Option<u64> {
+    let only_waits = task.get(UNSEEN_WAITS) > Some(0) && task.get(UNSEEN_WAITS) == task.get(UNSEEN);
+    let in_doubt = task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > deadline.0);
+    let is_bounded = !may_exceed(task, deadline) || (only_waits && !in_doubt);
+    is_bounded.then(|| task.get(OVERRUNS).unwrap_or(0) + task.get(POSSIBLY_LATE).unwrap_or(0))
+}
+
 /// The threads without a recorded miss that may have missed the deadline all the same.
 fn not_judged(cells: &[CellResult], plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
     let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
     let is_open = |task: &&CpuResult| task.get(OVERRUNS).unwrap_or(0) == 0 && may_exceed(task, deadline);
-    let names: Vec<&str> = tasks.filter(is_open).filter_map(|task| task.series.as_deref()).collect();
+    let name = |task: &CpuResult| {
+        let name = task.series.clone()?;
+        Some(match missed_max(task, deadline) {
+            Some(most) => format!("{name} (up to {most} of {} may have missed it)", responses(task)),
+            None => name,
+        })
+    };
+    let names: Vec<String> = tasks.filter(is_open).filter_map(name).collect();
     let (named, others) = names.split_at(names.len().min(LATE_NAMED));
     let more = (!others.is_empty()).then(|| format!(" and {}", counted(others.len(), "other thread")));
     (!named.is_empty()).then(|| format!("cannot judge {}{}", named.join(", "), more.unwrap_or_default()))
@@ -191,26 +207,44 @@ fn missed_by_chain(chain: &CpuResult, plan: &Plan) -> Option<String> {
     ))
 }
 
+fn responses(task: &CpuResult) -> String {
+    counted(task.samples, "response")
+}
+
 fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
     let deadline = plan.deadline()?;
     let missed = |task: &CpuResult| task.get(OVERRUNS).unwrap_or(0);
     late.order_by_key(|task| std::cmp::Reverse(missed(task)));
     let longest = late.iter().max_by_key(|task| task.quantiles.map(|figures| figures.max_ns))?;
     let name = |task: &CpuResult| task.series.clone().unwrap_or_else(|| "the task".to_owned());
+    let is_bounded = late.iter().all(|task| missed_max(task, deadline).is_some());
+    // How many of some threads' responses missed the deadline, if their possible waits are counted too.
+    let number = |tasks: &[&CpuResult]| {
+        let least: u64 = tasks.iter().map(|task| missed(task)).sum();
+        let most: Option<u64> = tasks.iter().map(|task| missed_max(task, deadline)).sum();
+        match most.filter(|most| is_bounded && *most > least) {
+            Some(most) => (format!("{least} to {most}"), most),
+            None => (least.to_string(), least),
+        }
+    };
     let mut named: Vec<String> = late
         .iter()
         .take(LATE_NAMED)
-        .map(|task| format!("{} of {} responses of {}", missed(task), task.samples, name(task)))
+        .map(|task| format!("{} of {} responses of {}", number(&[task]).0, task.samples, name(task)))
         .collect();
     if late.len() > LATE_NAMED {
-        let more: u64 = late[LATE_NAMED..].iter().map(|task| missed(task)).sum();
+        let (text, most) = number(&late[LATE_NAMED..]);
         let others = counted(late.len() - LATE_NAMED, "other thread");
-        named.push(format!("{} of {others}", counted(more, "response")));
+        named.push(format!("{text} response{} of {others}", if most == 1 { "" } else { "s" }));
     }
-    let at_least = if late.iter().any(|task| may_exceed(task, deadline)) { "at least " } else { "" };
-    let (value, deadline) =
-        nanoseconds_apart(longest.quantiles.map_or(0, |figures| figures.max_ns), deadline.0);
-    let of = if late.len() > 1 { format!(", in {}", name(longest)) } else { String::new() };
+    let at_least = if is_bounded { "" } else { "at least " };
+    let longest_ns = longest.quantiles.map_or(0, |figures| figures.max_ns);
+    let possible = late.iter().filter_map(|task| task.get(UNSEEN_MAX_NS)).max();
+    let possible = possible.filter(|possible_ns| is_bounded && *possible_ns > longest_ns);
+    let most = possible.map(|ns| format!(" to {}", nanoseconds(ns))).unwrap_or_default();
+    let (value, deadline) = nanoseconds_apart(longest_ns, deadline.0);
+    let is_named = late.len() > 1 && possible.is_none();
+    let of = if is_named { format!(", in {}", name(longest)) } else { String::new() };
     let named = named.join(", ");
     let later: u64 = late.iter().filter_map(|task| task.get(LATER_PERIODS)).sum();
     let later = match later {
@@ -218,7 +252,7 @@ fn missed_by_tasks(mut late: Vec<&CpuResult>, plan: &Plan) -> Option<String> {
         _ => format!("; {} began before such a response had ended", counted(later, "later period")),
     };
     Some(format!(
-        "{at_least}{named} missed the deadline of {deadline}{later}; the longest took {at_least}{value}{of}"
+        "{at_least}{named} missed the deadline of {deadline}{later}; the longest took {at_least}{value}{most}{of}"
     ))
 }
 
@@ -243,7 +277,7 @@ fn by_limit(
                 .iter()
                 .cloned()
                 .chain(cells.iter().flat_map(|cell| too_little(cell, plan)))
-                .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound.at)))
+                .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound)))
                 .collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
@@ -256,11 +290,26 @@ fn by_limit(
     Judgement { verdict, reason, exposure: total }
 }
 
+/// The longest response of watched threads with the waits for a CPU that are possible before it; `None` if these waits were
+/// recorded.
+fn longest_with_waits(cells: &[CellResult]) -> Option<u64> {
+    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    tasks.filter(|task| task.get(UNSEEN_WAITS) > Some(0)).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
+}
+
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
     let reason = worst(cells, earlier).map_or_else(
         || "the plan has no limit, and there are no samples".to_owned(),
         |worst| {
-            format!("the plan has no limit; the largest {}", worst.sentence(&nanoseconds(worst.value_ns)))
+            let waits = longest_with_waits(cells).filter(|ns| *ns > worst.value_ns);
+            let waits = waits.map(|ns| {
+                format!(
+                    "; with waits for a CPU that were not recorded, a response took at most {}",
+                    nanoseconds(ns)
+                )
+            });
+            let largest = worst.sentence(&nanoseconds(worst.value_ns));
+            format!("the plan has no limit; the largest {largest}{}", waits.unwrap_or_default())
         },
     );
     let reason = if missing.is_empty() { reason } else { format!("{reason}; {}", list(missing)) };
@@ -359,24 +408,25 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
 
 /// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work, or that may
 /// have been where they were not seen.
-fn in_doubt(cell: &CellResult, bound: Nanos) -> Vec<String> {
+fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
     let doubts = cell.probes.iter().flat_map(|probe| doubts(probe, bound));
     doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
 }
 
 /// Why watched threads of a probe may have exceeded `bound` although no sample shows it; `None` if they certainly did not.
 pub fn may_hide(probe: &ProbeResult, bound: Nanos) -> Option<String> {
+    let bound = Bound { name: "limit", at: bound };
     let doubts = doubts(probe, bound).into_iter().map(|(name, why)| format!("{name}: {why}"));
     let doubts: Vec<String> = doubts.collect();
     (!doubts.is_empty()).then(|| list(&doubts))
 }
 
 /// The threads of which that is so, and why.
-fn doubts(probe: &ProbeResult, bound: Nanos) -> Vec<(&str, String)> {
+fn doubts(probe: &ProbeResult, bound: Bound) -> Vec<(&str, String)> {
     if !probe.facts().is_some_and(|facts| facts.is_of_user()) {
         return Vec::new();
     }
-    let late = |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.0);
+    let late = |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.at.0);
     let reasons = probe.cpus.iter().flat_map(|task| {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
@@ -389,9 +439,12 @@ fn doubts(probe: &ProbeResult, bound: Nanos) -> Vec<(&str, String)> {
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             if unseen >= task.samples.saturating_sub(1) && task.samples > 1 {
+                let number = missed_max(task, bound.at).filter(|_| bound.name == "deadline");
+                let number = number.map(|most| format!("up to {most} of {} may be late, and ", responses(task)));
                 return format!(
-                    "without programs in the kernel its waits for a CPU are not recorded; with them, a response \
-                     may have taken up to {longest}"
+                    "without programs in the kernel its waits for a CPU are not recorded; with them, {}a \
+                     response may have taken up to {longest}",
+                    number.unwrap_or_default()
                 );
             }
             format!(
@@ -695,6 +748,35 @@ mod tests {
             )
         );
         assert_eq!(judged_with_doubt(0), None);
+        let judged_with_waits = |missed: u64, doubt_max_ns: Option<u64>| {
+            let mut cell = cell("idle", "task/control", Some(2_400_000));
+            let mut helper = cell.probes[0].cpus[0].clone();
+            helper.series = Some("helper".to_owned());
+            for (task, missed, possibly) in [(&mut cell.probes[0].cpus[0], missed, 41), (&mut helper, 0, 5)] {
+                task.samples = 50;
+                for (key, value) in
+                    [(OVERRUNS, missed), (POSSIBLY_LATE, possibly), (UNSEEN, 50), (UNSEEN_WAITS, 50)]
+                {
+                    task.quantities.set(key, value);
+                }
+                task.quantities.set(UNSEEN_MAX_NS, 9_000_000);
+                task.quantities.set(DOUBT_MAX_NS, doubt_max_ns);
+            }
+            cell.probes[0].cpus.push(helper);
+            let text = "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"task\"\n\
+                        name = \"control\"\ndeadline = \"2ms\"\n[[cell]]\n";
+            let plan = Plan::parse(&Source { name: "x", text }, &[]).unwrap();
+            judge(&mut [cell], &[], &plan, &[]).reason
+        };
+        assert_eq!(
+            judged_with_waits(1, None),
+            "1 to 42 of 50 responses of control missed the deadline of 2.00 ms; the longest took 2.40 ms to 9.00 ms; \
+             cannot judge helper (up to 5 of 50 responses may have missed it)"
+        );
+        let in_doubt = judged_with_waits(1, Some(8_000_000));
+        assert!(in_doubt.starts_with("at least 1 of 50 responses of control missed"), "{in_doubt}");
+        let none = judged_with_waits(0, None);
+        assert!(none.contains("up to 41 of 50 responses may be late"), "{none}");
         let kept = judged_by(0, "3ms", None);
         assert_eq!(kept.verdict, Verdict::Pass, "{}", kept.reason);
         assert!(says("no-latency-above-ms", &kept.reason), "{}", kept.reason);

@@ -176,6 +176,11 @@ fn a_thread_that_never_runs_fails_the_limit() {
     let reason = word(&result, "verdict_reason");
     assert!(says("measuring-thread-never-ran", reason), "{reason}");
     assert!(reason.contains("another whylate"), "who it was: {reason}");
+    let cause = &result["cells"][0]["spikes"][0]["cause"];
+    assert_eq!(word(cause, "kind"), "thread", "{cause}");
+    assert!(reason.contains(word(cause, "actor")), "the cause names the same thread: {cause}, {reason}");
+    let report = whylate(&["report", text(&path)]);
+    assert!(report.stdout.contains("had the CPU"), "{}", report.stdout);
     // A measurement keeps its figures: the time that the thread has waited is a sample.
     let document = measured.document();
     assert_eq!(measured.code, Some(1), "{measured:?}");

@@ -1,8 +1,13 @@
 //! Late time by cause: the sum over spikes of what each of their causes covers.
 
-use super::{Cause, CauseKind, Spike};
+use super::{Cause, CauseKind, LedgerRow, Spike};
 use crate::order::InOrder;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+
+/// This many causes are told apart; what comes later is added up by its kind.
+const NAMED_MAX: usize = 256;
 
 /// The name of the row for what no cause explains.
 pub const NOT_EXPLAINED: &str = "not explained";
@@ -23,6 +28,8 @@ pub struct LateTime {
     pub ns: f64,
     /// The most that the cause covers of one spike.
     pub largest_ns: f64,
+    /// Spikes to which the cause contributed.
+    pub spikes: u64,
     /// The cause's part of all late time; the parts of all rows add up to 1.
     pub share: f64,
 }
@@ -45,6 +52,10 @@ impl LateTime {
     /// Whether its cause is known.
     pub fn is_explained(&self) -> bool {
         self.kind != CauseKind::Unattributed
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.actor == other.actor && self.function == other.function
     }
 }
 
@@ -122,32 +133,115 @@ pub fn shares(spike: &Spike) -> (Vec<(&Cause, f64)>, f64) {
 
 /// Divides the late time of spikes among their causes, largest first. What no cause covers is unattributed.
 pub fn late_time<'s>(spikes: impl IntoIterator<Item = &'s Spike>) -> Vec<LateTime> {
-    let mut all: Vec<LateTime> = Vec::new();
-    for spike in spikes {
+    let mut sum = LateSum::default();
+    spikes.into_iter().for_each(|spike| sum.add(spike));
+    sum.finish()
+}
+
+/// Late time by cause, added up spike by spike.
+#[derive(Clone, Debug, Default)]
+pub struct LateSum {
+    spikes: u64,
+    all: Vec<LateTime>,
+}
+
+impl LateSum {
+    /// Divides the late time of a spike among its causes.
+    pub fn add(&mut self, spike: &Spike) {
         let (parts, left) = shares(spike);
         let late_ns = spike.latency_ns as f64;
-        parts.iter().for_each(|(cause, part)| add(&mut all, cause, part * late_ns));
-        add(&mut all, &Cause::unattributed(), left * late_ns);
+        parts.iter().for_each(|(cause, part)| self.add_part(cause, part * late_ns));
+        self.add_part(&Cause::unattributed(), left * late_ns);
+        self.spikes += 1;
     }
-    all.retain(|one| one.ns > 0.0);
+
+    /// How many spikes were added.
+    pub fn spikes(&self) -> u64 {
+        self.spikes
+    }
+
+    /// The late time of each cause, largest first.
+    pub fn finish(self) -> Vec<LateTime> {
+        in_order(self.all)
+    }
+
+    fn add_part(&mut self, cause: &Cause, ns: f64) {
+        if ns <= 0.0 {
+            return;
+        }
+        // A thread that ran while nothing explains the delay is not blamed.
+        let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
+        let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
+        let function = known.and_then(|cause| cause.function.clone());
+        let one = LateTime { kind: cause.kind, actor, function, ns, largest_ns: ns, spikes: 1, share: 0.0 };
+        let is_new = self.all.len() >= NAMED_MAX && self.all.iter().all(|known| !known.is_same(&one));
+        add(&mut self.all, if is_new { LateTime { actor: None, function: None, ..one } } else { one });
+    }
+}
+
+fn add(all: &mut Vec<LateTime>, one: LateTime) {
+    match all.iter_mut().find(|known| known.is_same(&one)) {
+        Some(known) => {
+            known.ns += one.ns;
+            known.largest_ns = known.largest_ns.max(one.largest_ns);
+            known.spikes += one.spikes;
+        }
+        None => all.push(one),
+    }
+}
+
+/// Causes with their parts of the whole, largest first.
+fn in_order(mut all: Vec<LateTime>) -> Vec<LateTime> {
     let total: f64 = all.iter().map(|one| one.ns).sum();
     all.iter_mut().for_each(|one| one.share = one.ns / total);
     all.order_by_key(|one| Reverse(one.ns as u64));
     all
 }
 
-fn add(all: &mut Vec<LateTime>, cause: &Cause, ns: f64) {
-    // A thread that ran while nothing explains the delay is not blamed.
-    let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
-    let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
-    let function = known.and_then(|cause| cause.function.clone());
-    let same = |one: &&mut LateTime| one.kind == cause.kind && one.actor == actor && one.function == function;
-    match all.iter_mut().find(same) {
-        Some(known) => {
-            known.ns += ns;
-            known.largest_ns = known.largest_ns.max(ns);
-        }
-        None => all.push(LateTime { kind: cause.kind, actor, function, ns, largest_ns: ns, share: 0.0 }),
+/// The late responses of a watched thread, or the late instances of a chain, by cause: all that were explained.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LateResponses {
+    /// The thread: `task/audio`.
+    pub probe: String,
+    /// Responses that missed the deadline.
+    pub late: u64,
+    /// How many of these were explained; `causes` refers to them.
+    pub explained: u64,
+    /// The response time that each cause took, largest first.
+    pub causes: Vec<LedgerRow>,
+}
+
+impl LateResponses {
+    /// The explained responses of a series, of `late` that missed the deadline.
+    pub fn new(probe: String, late: u64, sum: LateSum) -> Self {
+        let row = |one: LateTime| LedgerRow {
+            probe: probe.clone(),
+            kind: Some(one.kind),
+            actor: one.actor,
+            function: one.function,
+            spikes: one.spikes,
+            total_ns: one.ns as u64,
+            max_ns: one.largest_ns as u64,
+        };
+        let explained = sum.spikes();
+        let causes = sum.finish().into_iter().map(row).collect();
+        Self { probe, late: late.max(explained), explained, causes }
+    }
+
+    /// The late time of each cause in some of them together, largest first.
+    pub fn late_time<'r>(all: impl IntoIterator<Item = &'r Self>) -> Vec<LateTime> {
+        let one = |row: &LedgerRow| LateTime {
+            kind: row.kind.unwrap_or_default(),
+            actor: row.actor.clone(),
+            function: row.function.clone(),
+            ns: row.total_ns as f64,
+            largest_ns: row.max_ns as f64,
+            spikes: row.spikes,
+            share: 0.0,
+        };
+        let mut sum = Vec::new();
+        all.into_iter().flat_map(|late| &late.causes).for_each(|row| add(&mut sum, one(row)));
+        in_order(sum)
     }
 }
 
@@ -215,6 +309,37 @@ mod tests {
         let named: Vec<(String, u64)> =
             late_time(&spikes).iter().map(|one| (one.name(), one.ns as u64)).collect();
         assert_eq!(named, [("not explained".to_owned(), 200)]);
+    }
+
+    #[test]
+    fn very_many_causes_are_added_up_by_kind() {
+        let spikes: Vec<Spike> = (0..2 * NAMED_MAX)
+            .map(|nth| spike(100, &[(CauseKind::Thread, &format!("worker{nth}"), Some(1.0))]))
+            .collect();
+        let all = late_time(&spikes);
+        assert_eq!((all.len(), all[0].name().as_str()), (NAMED_MAX + 1, WAITED_FOR_CPU));
+        assert_eq!(all.iter().map(|one| one.ns as usize).sum::<usize>(), 200 * NAMED_MAX);
+    }
+
+    #[test]
+    fn late_responses_of_several_cells_are_one_sum() {
+        let responses = |actor: &str| {
+            let mut sum = LateSum::default();
+            [600, 400].map(|ns| sum.add(&spike(ns, &[(CauseKind::Thread, actor, Some(0.5))])));
+            LateResponses::new("task/audio".to_owned(), 7, sum)
+        };
+        let [one, other] = ["logger", "Xorg"].map(responses);
+        assert_eq!((one.late, one.explained), (7, 2));
+        let rows: Vec<(String, u64, u64, u64)> =
+            one.causes.iter().map(|row| (row.name(), row.spikes, row.total_ns, row.max_ns)).collect();
+        assert_eq!(
+            rows,
+            [("thread: logger".to_owned(), 2, 500, 300), (NOT_EXPLAINED.to_owned(), 2, 500, 300)]
+        );
+        let together = LateResponses::late_time([&one, &other]);
+        let parts: Vec<(String, f64)> = together.iter().map(|it| (it.name(), it.share)).collect();
+        assert_eq!(parts[0], (NOT_EXPLAINED.to_owned(), 0.5));
+        assert_eq!(together.len(), 3);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl LedgerRow {
     pub fn name(&self) -> String {
         let Some(kind) = self.kind else { return OTHERS.to_owned() };
         let (actor, function) = (self.actor.clone(), self.function.clone());
-        LateTime { kind, actor, function, ns: 0.0, largest_ns: 0.0, share: 0.0 }.name()
+        LateTime { kind, actor, function, ns: 0.0, largest_ns: 0.0, spikes: 0, share: 0.0 }.name()
     }
 
     fn add(&mut self, other: &Self) {

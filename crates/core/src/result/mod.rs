@@ -72,7 +72,8 @@ pub use histograms::{
 };
 
 pub use late_time::{
-    LateKind, LateTime, NOT_EXPLAINED, WAITED_FOR_CPU, lasting_name, late_kinds, late_time, shares,
+    LateKind, LateResponses, LateSum, LateTime, NOT_EXPLAINED, WAITED_FOR_CPU, lasting_name, late_kinds,
+    late_time, shares,
 };
 pub use ledger::{Ledger, LedgerRow, OTHERS};
 pub use live::{LIVE_SOCKET, LiveCpu, LiveValue};
@@ -164,6 +165,9 @@ pub struct ProbeResult {
     /// The worst of each hour, for a measurement of more than one hour (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hours: Vec<HourResult>,
+    /// The late responses of each thread by cause (task with a deadline only).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub late_responses: Vec<LateResponses>,
     /// Triggers that said that the application was late (task only).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<TriggerResult>,

@@ -2,11 +2,11 @@
 
 use crate::pictures::{SharePart, ShareRow, Shares, class_name};
 use crate::section::Section;
-use crate::worst;
+use crate::worst::{self, LateBy};
 use std::collections::BTreeMap;
-use whylate_core::figure::{nanoseconds_f64, share};
+use whylate_core::figure::{counted, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
-use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, Spike, late_kinds, late_time};
+use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, late_kinds};
 
 /// The most culprits that a part of a bar names.
 const NAMED_MAX: usize = 3;
@@ -21,12 +21,14 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     section.with(Shares { rows }).unless_empty()
 }
 
+/// Series of watched threads.
+const TASK: &str = "task/";
+
 const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
 /// Late time by class, the largest first, the unknown part last.
 fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
-    let spikes: Vec<&Spike> = worst::spikes(cell, series);
-    let found = late_time(spikes.iter().copied());
+    let LateBy { found, basis, spikes } = worst::late_by(std::iter::once(cell), series);
     let total: f64 = found.iter().map(|one| one.ns).sum();
     let mut classes: Vec<(SharePart, Vec<String>)> = Vec::new();
     for one in &found {
@@ -52,16 +54,11 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         true => format!(", most by {} ({})", top.name, share(top.share)),
         false => format!(", most {NOT_EXPLAINED} ({})", share(top.share)),
     });
-    let count = spikes.len();
-    (count > 0).then(|| ShareRow {
+    let of = if series.starts_with(TASK) { basis } else { counted(spikes, "spike") };
+    (spikes > 0).then(|| ShareRow {
         label: cell.name.clone(),
         parts: classes.into_iter().map(part).collect(),
-        note: format!(
-            "{} in {count} {}{}",
-            nanoseconds_f64(total),
-            if count == 1 { "spike" } else { "spikes" },
-            top.unwrap_or_default()
-        ),
+        note: format!("{} in {of}{}", nanoseconds_f64(total), top.unwrap_or_default()),
     })
 }
 

@@ -3,14 +3,13 @@
 use crate::reading::{effect, interval, more, times};
 use crate::section::{Item, Section, Tone};
 use crate::words::counted;
-use crate::worst::{self, CellSeries};
+use crate::worst::{self, CellSeries, LateBy};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
 use whylate_core::plan::{ProbePlan, Samples, Statistic};
-use whylate_core::quantity::{OVERRUNS, TASK, THROTTLED};
+use whylate_core::quantity::{DOUBT_MAX_NS, OVERRUNS, TASK, THROTTLED, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::result::{
-    CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Spike, Verdict,
-    late_kinds, late_time,
+    CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Verdict, late_kinds,
 };
 use whylate_core::{SeriesName, WarningCode};
 
@@ -159,7 +158,29 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         (None, _) => String::new(),
     };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
-    Some(format!("Up to {max}{late}{place}{p999}."))
+    let possible = possible(cells).unwrap_or_default();
+    Some(format!("Up to {max}{late}{place}{possible}{p999}."))
+}
+
+/// How long the responses of a watched thread may have been, with what the record does not show.
+fn possible(cells: &[CellSeries<'_>]) -> Option<String> {
+    let cpus = || cells.iter().flat_map(|cell| &cell.cpus);
+    let known_ns = cells.iter().filter_map(CellSeries::max_ns).max();
+    let longest = |key| cpus().filter_map(|cpu| cpu.get(key)).max().filter(|ns| Some(*ns) > known_ns);
+    let unseen = longest(UNSEEN_MAX_NS).map(|ns| match waits_unseen(cells) {
+        true => format!("; at most {}, with waits for a CPU that were not recorded", nanoseconds(ns)),
+        false => format!("; gaps in the record may hide a response of up to {}", nanoseconds(ns)),
+    });
+    let in_doubt = longest(DOUBT_MAX_NS).map(|ns| {
+        format!("; up to {}, if sleeps of unknown meaning were in the middle of the work", nanoseconds(ns))
+    });
+    let all: String = unseen.into_iter().chain(in_doubt).collect();
+    (!all.is_empty()).then_some(all)
+}
+
+/// Whether waits for a CPU before the thread ran were not recorded.
+fn waits_unseen(cells: &[CellSeries<'_>]) -> bool {
+    cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| cpu.get(UNSEEN_WAITS) > Some(0))
 }
 
 /// Time that the scheduler takes on purpose is shown separately.
@@ -180,23 +201,22 @@ fn of_scheduler(run: &RunResult) -> Option<String> {
 
 fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     let name = deciding.and_then(|cells| cells.first()).map(|cell| cell.name.clone()).unwrap_or_default();
-    let spikes: Vec<&Spike> = run.cells.iter().flat_map(|cell| worst::spikes(cell, &name)).collect();
-    let found = late_time(spikes.iter().copied());
+    let LateBy { found, basis, spikes } = worst::late_by(run.cells.iter(), &name);
     let is_known = found.iter().any(LateTime::is_explained);
-    match (!is_known, spikes.is_empty(), run.plan.causes) {
+    match (!is_known, spikes == 0, run.plan.causes) {
         (false, ..) => {
-            let spikes = match spikes.len() {
-                1 => format!("the only {name} spike"),
-                count => format!("the {count} largest {name} spikes"),
+            let waits = match deciding.is_some_and(waits_unseen) {
+                true => " Waits for a CPU before the thread ran were not recorded, so no share contains them.",
+                false => "",
             };
-            format!("{}; shares refer to the late time of {spikes}.", culprits(&found))
+            format!("{}; shares refer to the late time of {basis}.{waits}", culprits(&found))
         }
         (true, true, _) => format!("No spike of {name} was recorded."),
         (true, false, true) if run.warnings.iter().any(|one| one.code == WarningCode::NoCauses) => {
             "Not known: causes could not be looked for here (the warning `no-causes` says why).".to_owned()
         }
         (true, false, true) => {
-            let spikes = counted(spikes.len(), "spike");
+            let spikes = counted(spikes, "spike");
             format!("Not known: no record explains the {spikes} of {name}.")
         }
         (true, false, false) => {
@@ -307,8 +327,8 @@ fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
 /// What gives a watched thread of ordinary priority the CPU, if waits for a CPU took a relevant part of its late time.
 fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<String> {
     let name = &deciding.first()?.name;
-    let spikes = run.cells.iter().flat_map(|cell| worst::spikes(cell, name));
-    let waited = late_time(spikes).into_iter().filter(|one| one.kind == CauseKind::Thread);
+    let found = worst::late_by(run.cells.iter(), name).found;
+    let waited = found.into_iter().filter(|one| one.kind == CauseKind::Thread);
     let part: f64 = waited.map(|one| one.share).sum();
     let mut tasks = deciding.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.quantities.of(TASK));
     let advice = tasks.next().filter(|_| part >= WAITED_MIN)?.real_time_advice()?;

@@ -9,7 +9,7 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
-use whylate_core::quantity::{OVERRUNS, TASK};
+use whylate_core::quantity::{OVERRUNS, POSSIBLY_LATE, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, OwnCounters, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
@@ -239,6 +239,7 @@ fn section(rows: Vec<Row>, worst: Vec<String>, meaning: &'static str) -> Vec<Sec
         Column::number("response p50"),
         Column::number("response p99.9"),
         Column::number("response max"),
+        Column::number("with waits, at most"),
         Column::number("period").importance(1),
         Column::number("jitter").importance(2),
         Column::number("preempted").importance(2),
@@ -270,13 +271,20 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
     let task = cpu.quantities.of(TASK);
     let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
     let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
+    let late = match (cpu.get(OVERRUNS).unwrap_or(0), cpu.get(POSSIBLY_LATE)) {
+        (least, Some(possibly)) if possibly > 0 => {
+            Some(format!("{} to {}", count(least), count(least + possibly)))
+        }
+        (least, _) => number(Some(least)),
+    };
+    let possible_ns = cpu.get(UNSEEN_MAX_NS).filter(|_| cpu.get(UNSEEN_WAITS) > Some(0));
     Row::of([
         cell.map(str::to_owned),
         cpu.series.clone(),
         task.map(|task| task.thread.to_string()),
         task.map(|task| priority(task.priority)),
         Some(count(cpu.samples)),
-        number(cpu.get(OVERRUNS)),
+        late,
         time(&wakeup, |it| it.p50_ns),
         time(&wakeup, |it| it.p999_ns),
         time(&wakeup, |it| it.max_ns),
@@ -284,6 +292,7 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
         time(&cpu.quantiles, |it| it.p50_ns),
         time(&cpu.quantiles, |it| it.p999_ns),
         time(&cpu.quantiles, |it| it.max_ns),
+        possible_ns.map(nanoseconds),
         time(&period, |it| it.p50_ns),
         time(&period, |it| it.p999_ns.saturating_sub(it.p50_ns)),
         total(task.map(|task| task.preempted_ns)),

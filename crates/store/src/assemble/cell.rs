@@ -13,14 +13,15 @@ use crate::tables::{RateKey, RowKey};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::order::InOrder;
-use whylate_core::quantity::{AUDIT, LOST_NS, MAX_RECORD, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
+use whylate_core::quantity::{AUDIT, LOST_NS, MAX_RECORD, OVERRUNS, SOURCES, TASK, THROTTLED, WAKEUPS_SEEN};
 use whylate_core::record::{
     CounterRecord, GpuRecord, InterruptRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord,
     TaskRecord,
 };
 use whylate_core::result::{
-    AuditRecord, CellResult, ChainPath, ChainRecord, CpuResult, GpuResult, LatencyRecord, Ledger,
-    ProbeResult, RateResult, RepeatProbe, RepeatResult, ThrottledGaps, TriggerMoment, TriggerRecord,
+    AuditRecord, CellResult, ChainPath, ChainRecord, CpuResult, GpuResult, LateResponses, LateSum,
+    LatencyRecord, Ledger, ProbeResult, RateResult, RepeatProbe, RepeatResult, Spike, ThrottledGaps,
+    TriggerMoment, TriggerRecord,
 };
 use whylate_core::{CpuId, Nanos, SeriesName};
 use whylate_stats::throttling::{Circumstances, Gaps, Throttling};
@@ -65,6 +66,8 @@ pub(super) struct CellData {
     chains: ChainSums,
     pub(super) causes: Causes,
     hours: Hours,
+    /// The explained responses that missed their deadline, by series.
+    late: BTreeMap<String, LateSum>,
     /// What the hypervisor and the firmware took of the samples of a series, by repeat.
     own: BTreeMap<(u32, String, CpuId), Vec<OwnRecord>>,
     noise: NoiseData,
@@ -92,6 +95,11 @@ impl CellData {
             // Intervals arrive before the causes of their time.
             let span = self.spans.get(&(name.probe.to_owned(), key.repeat));
             self.hours.add(name.probe, &key.probe, span.map_or(0, |span| span.0), &explained);
+            if shapes.deadline_of(name).is_some_and(|deadline| explained.latency_ns > deadline.0) {
+                let mut spike = Spike::unexplained(explained.cpu, explained.at_ns, explained.latency_ns);
+                spike.explain(explained.clone());
+                self.late.entry(key.probe.clone()).or_default().add(&spike);
+            }
         }
         self.causes.add(key, explained, shapes.spikes_kept_of(name))
     }
@@ -373,6 +381,7 @@ impl CellData {
             probe.spikes = largest_of_each(std::mem::take(&mut probe.spikes), kept);
             number_events(&mut probe.spikes);
             probe.hours = self.hours.take(&probe.probe);
+            probe.late_responses = late_responses(&mut self.late, probe);
             let spans = self.spans.iter().filter(|((name, _), _)| *name == probe.probe);
             let measured_ns = spans.map(|(_, (start_ns, end_ns))| end_ns.saturating_sub(*start_ns)).sum();
             probe.triggers = self.triggers.take(&probe.probe, measured_ns);
@@ -380,6 +389,18 @@ impl CellData {
         }
         probes
     }
+}
+
+/// The late responses of the series of a probe by cause.
+fn late_responses(sums: &mut BTreeMap<String, LateSum>, probe: &ProbeResult) -> Vec<LateResponses> {
+    let of_series = |(name, sum): (String, LateSum)| {
+        let is_it = |cpu: &&CpuResult| cpu.series.as_deref() == SeriesName::of(&name).series;
+        let late = probe.cpus.iter().filter(is_it).filter_map(|cpu| cpu.get(OVERRUNS)).sum();
+        LateResponses::new(name, late, sum)
+    };
+    let is_own = |name: &&String| SeriesName::of(name).probe == probe.probe;
+    let own: Vec<String> = sums.keys().filter(is_own).cloned().collect();
+    own.into_iter().filter_map(|name| sums.remove_entry(&name)).map(of_series).collect()
 }
 
 type Throttled = BTreeMap<(String, CpuId), Throttling>;

@@ -3,7 +3,7 @@
 use crate::info::RunInfo;
 use std::collections::HashMap;
 use whylate_core::plan::{Policy, ProbePlan};
-use whylate_core::{CpuId, CpuSet, Nanos, SeriesName, WarningCode};
+use whylate_core::{CpuId, CpuSet, Nanos, Plan, SeriesName, WarningCode};
 use whylate_stats::SampleShape;
 use whylate_stats::throttling::{Circumstances, fair_server_in};
 
@@ -19,6 +19,7 @@ pub(super) struct Shapes {
     /// By name of the series and CPU: the periods of the probes there, and whether all of them have a real-time
     /// policy.
     known: HashMap<(String, CpuId), Known>,
+    plan: Plan,
 }
 
 #[derive(Default)]
@@ -44,8 +45,8 @@ impl Shapes {
             _ => None,
         });
         let tasks_kept = worst.unwrap_or_default().max(spikes_kept);
-        let mut shapes =
-            Self { spikes_kept, tasks_kept, scheduler, names: Vec::new(), known: HashMap::new() };
+        let (plan, names, known) = (info.plan.clone(), Vec::new(), HashMap::new());
+        let mut shapes = Self { spikes_kept, tasks_kept, scheduler, names, known, plan };
         for probe in &info.plan.probe {
             let cpus = probe.cpus(&context, &target).unwrap_or_default();
             for name in probe.series_names() {
@@ -58,6 +59,12 @@ impl Shapes {
     /// How many of the largest spikes of a series on a CPU are kept.
     pub(super) fn spikes_kept_of(&self, name: SeriesName<'_>) -> usize {
         if is_of_user(name) { self.tasks_kept } else { self.spikes_kept }
+    }
+
+    /// The deadline of the responses of a watched thread, or of a chain.
+    pub(super) fn deadline_of(&self, name: SeriesName<'_>) -> Option<Nanos> {
+        let series = name.series.filter(|_| is_of_user(name))?;
+        if self.plan.is_chain(series) { self.plan.deadline_of_chain(series) } else { self.plan.deadline() }
     }
 
     /// How many of the largest spikes of `probe` are kept in total.

@@ -37,9 +37,9 @@ impl Rows {
         &mut self,
         key: &Arc<RowKey>,
         span: Span,
-        sources: impl IntoIterator<Item = (String, SourceRecord)>,
+        sources: impl IntoIterator<Item = (Option<String>, SourceRecord)>,
     ) {
-        let with_key = key.of_series(sources, |(series, _)| Some(std::mem::take(series)));
+        let with_key = key.of_series(sources, |(series, _)| series.take());
         self.sources.extend(with_key.map(|(key, (_, record))| (key, Spanned { span, record })));
     }
 }

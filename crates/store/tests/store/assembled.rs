@@ -4,8 +4,10 @@ use crate::made::{SECOND, add, execution, info, interval, key, rate_key, rows, t
 use std::path::Path;
 use whylate_core::WarningCode;
 use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, OVERRUNS, OWN, OWN_MAX_NS, Quantities, SOURCES};
-use whylate_core::record::{CounterRecord, HwlatRecord, Interval, OwnRecord, RateRecord, SpikeRecord};
-use whylate_core::result::{CauseKind, CellResult, HwlatSample, RunResult, RunState, Verdict};
+use whylate_core::record::{
+    CounterRecord, HwlatRecord, Interval, OwnRecord, RateRecord, SpikeCauses, SpikeRecord,
+};
+use whylate_core::result::{Cause, CauseKind, CellResult, HwlatSample, RunResult, RunState, Verdict};
 use whylate_core::{CpuId, Nanos};
 use whylate_store::{
     ExecutionState, NOISE_FLOOR, Reader, RunDirectory, RunInfo, Sink as _, Span, StoreError, assemble,
@@ -475,4 +477,36 @@ fn the_result_is_kept_as_json_that_reads_back() {
     directory.write_result(&result).unwrap();
     let text = std::fs::read_to_string(path.join("result.json")).unwrap();
     assert_eq!(serde_json::from_str::<RunResult>(&text).unwrap(), result);
+}
+
+#[test]
+fn the_causes_of_all_late_responses_add_up_not_only_those_of_the_longest() {
+    let mut info = complete_info();
+    let task = serde_json::json!({ "kind": "task", "name": "audio", "worst": 1, "deadline": "1us" });
+    info.plan.probe.push(serde_json::from_value(task).unwrap());
+    let result = result_of(&info, |directory| {
+        let key = key("idle", 1, 1, "task/audio");
+        let mut late = interval(1, 1, &[900, 2_000, 9_000]);
+        late.quantities.set(OVERRUNS, 120);
+        directory.rows().add_intervals(&key, [late]);
+        let explained = |nth: u64| {
+            let (latency_ns, actor) = match nth {
+                0 => (9_000, "backup"),
+                1 => (900, "early"),
+                _ => (2_000, "logger"),
+            };
+            let actor = Some(actor.to_owned());
+            let cause = Cause { actor, share: Some(0.5), ..Cause::new(CauseKind::Thread) };
+            let at_ns = SECOND + nth;
+            SpikeCauses { cpu: CpuId(1), at_ns, latency_ns, causes: vec![cause], ..SpikeCauses::default() }
+        };
+        directory.rows().add_causes(&key, (0..100).map(explained));
+    });
+    let probe = result.cells[0].probes.iter().find(|probe| probe.probe == "task").unwrap();
+    let late = &probe.late_responses[0];
+    assert_eq!((late.probe.as_str(), late.late, late.explained), ("task/audio", 120, 99));
+    let rows: Vec<(Option<&str>, u64, u64)> =
+        late.causes.iter().map(|row| (row.actor.as_deref(), row.spikes, row.total_ns)).collect();
+    let half = 98 * 1_000;
+    assert_eq!(rows, [(None, 99, half + 4_500), (Some("logger"), 98, half), (Some("backup"), 1, 4_500)]);
 }

@@ -4,13 +4,14 @@ use super::lanes::OTHERS;
 use crate::measure::{Batch, LatencyTotals, TaskLine, TaskSpike, TaskTotals};
 use std::collections::{BTreeMap, VecDeque};
 use whylate_bpf::tasks::{Activation, Budget, Doing, Doubt, Thread, Wait, Waker, Watched};
-use whylate_core::CpuId;
 use whylate_core::quantity::{
-    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, LOST_NS, OVERRUNS, Quantities, STARTUP_NS, UNSEEN, UNSEEN_MAX_NS,
+    DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, LOST_NS, OVERRUNS, POSSIBLY_LATE, Quantities, STARTUP_NS, UNSEEN,
+    UNSEEN_MAX_NS, UNSEEN_WAITS,
 };
 use whylate_core::record::{Interval, SourceRecord, TaskRecord};
 use whylate_core::recording::OWN;
 use whylate_core::result::{Cause, CauseKind, HourResult};
+use whylate_core::{CpuId, Nanos};
 use whylate_stats::{Histogram, Largest};
 
 /// This many thieves of one thread are counted separately; later ones are counted by kind alone.
@@ -52,6 +53,8 @@ pub(super) struct Lane {
     doubts_now: (u64, u64),
     /// Gaps in what was seen of the thread, and the longest.
     unseen_now: (u64, u64),
+    /// Possible waits before responses, and the responses that are late only with these waits, in the interval.
+    waits_now: (u64, u64),
     pub(super) thieves: BTreeMap<Thief, SourceRecord>,
     pub(super) worst: [Largest<(u64, u64)>; 2],
     /// The same of responses of the present hour.
@@ -90,6 +93,7 @@ impl Lane {
             doubts: Doubt::default(),
             doubts_now: (0, 0),
             unseen_now: (0, 0),
+            waits_now: (0, 0),
             thieves: BTreeMap::new(),
             worst: [Largest::new(worst), Largest::new(worst)],
             hour: (0, Largest::new(worst.min(HourResult::KEPT))),
@@ -180,7 +184,8 @@ impl Lane {
         }
     }
 
-    pub(super) fn count(&mut self, activation: &Activation, is_missed: bool) {
+    pub(super) fn count(&mut self, activation: &Activation, deadline: Option<Nanos>) {
+        let is_late = |response_ns: u64| deadline.is_some_and(|deadline| response_ns > deadline.0);
         let response_ns = activation.response_ns();
         // An activation that begins when the thread runs (at a mark, or without the kernel's programs) has no known wake-up.
         let wakeup_ns = activation.is_wakeup_seen().then(|| activation.wakeup_ns());
@@ -192,6 +197,8 @@ impl Lane {
             let possible_ns = response_ns.saturating_add(wait_max_ns);
             self.not_seen(possible_ns);
             self.possible.record(possible_ns);
+            self.waits_now.0 += 1;
+            self.waits_now.1 += u64::from(is_late(possible_ns) && !is_late(response_ns));
         }
         let period_ns = self
             .before_due_ns
@@ -209,8 +216,8 @@ impl Lane {
             value.into_iter().for_each(|value| histogram.record(value));
         }
         period_ns.into_iter().for_each(|period_ns| self.period_all.record(period_ns));
-        self.missed.0 += u64::from(is_missed);
-        self.missed.1 += u64::from(is_missed);
+        self.missed.0 += u64::from(is_late(response_ns));
+        self.missed.1 += u64::from(is_late(response_ns));
         self.later_periods += activation.later_periods;
         self.lost_ns += response_ns.saturating_sub(run_ns);
         if let Some(last) = self.strip.back_mut() {
@@ -399,6 +406,7 @@ impl Lane {
         let startup_ns = std::mem::take(&mut self.startup_ns);
         let (doubts, doubt_max_ns) = std::mem::take(&mut self.doubts_now);
         let (unseen, unseen_max_ns) = std::mem::take(&mut self.unseen_now);
+        let (waits, possibly_late) = std::mem::take(&mut self.waits_now);
         let quantities = Quantities::default()
             .with(OVERRUNS, missed)
             .with(LATER_PERIODS, (later_periods > 0).then_some(later_periods))
@@ -407,7 +415,9 @@ impl Lane {
             .with(DOUBTS, (doubts > 0).then_some(doubts))
             .with(DOUBT_MAX_NS, (doubts > 0).then_some(doubt_max_ns))
             .with(UNSEEN, (unseen > 0).then_some(unseen))
-            .with(UNSEEN_MAX_NS, (unseen > 0).then_some(unseen_max_ns));
+            .with(UNSEEN_MAX_NS, (unseen > 0).then_some(unseen_max_ns))
+            .with(UNSEEN_WAITS, (waits > 0).then_some(waits))
+            .with(POSSIBLY_LATE, (possibly_late > 0).then_some(possibly_late));
         batch.intervals.push(Interval { quantities, ..response });
         for (part, histogram) in PARTS.iter().zip(std::mem::take(&mut self.parts)) {
             batch.intervals.push(self.interval(batch, format!("{}/{part}", self.name), &histogram));
@@ -420,7 +430,7 @@ impl Lane {
             batch.tasks.push(TaskRecord { series: Some(self.name.clone()), ..record });
         }
         let named = |((kind, actor, function), record)| {
-            (self.name.clone(), SourceRecord { cpu, kind, actor, function, ..record })
+            (Some(self.name.clone()), SourceRecord { cpu, kind, actor, function, ..record })
         };
         batch.sources.extend(std::mem::take(&mut self.thieves).into_iter().map(named));
     }

@@ -109,16 +109,21 @@ impl Lanes {
         }
     }
 
-    /// Whether a response is longer than its deadline: the plan's, or else the kernel's.
+    /// The deadline of a response: the plan's, or else the kernel's.
+    fn deadline_of(&mut self, activation: &Activation) -> Option<Nanos> {
+        self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread))
+    }
+
+    /// Whether a response is longer than its deadline.
     fn is_missed(&mut self, activation: &Activation) -> bool {
-        let deadline = self.deadline.or_else(|| self.kernel_deadlines.of(&activation.thread));
-        deadline.is_some_and(|deadline| activation.response_ns() > deadline.0)
+        self.deadline_of(activation).is_some_and(|deadline| activation.response_ns() > deadline.0)
     }
 
     /// Counts an activation; returns which of its latencies are to be explained.
     pub(super) fn add(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> Vec<Of> {
         let number = self.activations;
-        let is_missed = self.is_missed(activation);
+        let deadline = self.deadline_of(activation);
+        let is_missed = deadline.is_some_and(|deadline| activation.response_ns() > deadline.0);
         self.activations += 1;
         self.last_lane = self.lane(&Seen::of(activation), threads);
         if is_missed
@@ -129,7 +134,7 @@ impl Lanes {
         }
         let lane = &mut self.lanes[self.last_lane];
         let (response_ns, wakeup_ns) = (activation.response_ns(), activation.wakeup_ns());
-        lane.count(activation, is_missed);
+        lane.count(activation, deadline);
         let mut wanted = Vec::new();
         let hour = activation.end_ns().saturating_sub(self.begin_ns) / HourResult::LENGTH_NS;
         if lane.is_worst((response_ns, number), hour) || is_missed {

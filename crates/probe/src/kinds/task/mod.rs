@@ -43,8 +43,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const SEARCH_EVERY: Duration = Duration::from_secs(1);
 /// The first interval that is stored.
 const FIRST_STORED: Duration = Duration::from_secs(5);
-/// At most this many activations are explained at each look, the worst ones first.
+/// At most this many activations are explained at each look: the worst ones, and if there are more, a sample of the others.
 const AT_ONCE_MAX: usize = 64;
+/// This many of them are always the worst ones.
+const WORST_AT_ONCE: usize = 40;
 /// The kernel's stack is never recorded below this latency, and only above half of the least of the worst latencies.
 const STACK_MIN_NS: u64 = 20_000;
 /// Without a deadline, own work longer than this is divided into parts.
@@ -394,7 +396,7 @@ impl Watching {
             observer.spikes(&waits);
         }
         wanted.order_by_key(|(_, _, activation)| std::cmp::Reverse(activation.response_ns()));
-        let left = wanted.split_off(wanted.len().min(AT_ONCE_MAX));
+        let left = leave(&mut wanted);
         // At first every activation is among the worst so far.
         let is_late =
             |activation: &Activation| self.deadline.is_some_and(|it| activation.response_ns() > it.0);
@@ -523,6 +525,17 @@ impl Watching {
         warnings.extend(lost.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
+}
+
+/// Takes away what is not explained at once: the worst come first and stay, and every n-th of the others stays.
+fn leave<T>(wanted: &mut Vec<T>) -> Vec<T> {
+    if wanted.len() <= AT_ONCE_MAX {
+        return Vec::new();
+    }
+    let every = (wanted.len() - WORST_AT_ONCE).div_ceil(AT_ONCE_MAX - WORST_AT_ONCE);
+    let mut after_worst = 0..;
+    let is_left = |_: &mut T| after_worst.next().is_some_and(|nth: usize| nth % every > 0);
+    wanted.extract_if(WORST_AT_ONCE.., is_left).collect()
 }
 
 /// Lists the losses that are not 0, in singular or plural; `None` without losses.

@@ -4,7 +4,7 @@ use super::lanes::{Lanes, OTHERS, Of, SERIES_MAX};
 use super::lost;
 use std::collections::BTreeMap;
 use whylate_bpf::tasks::{Activation, Budget, Cut, Doing, Stage, Wait, Waker, Watched};
-use whylate_core::quantity::{LOST_NS, OVERRUNS, UNSEEN, UNSEEN_MAX_NS};
+use whylate_core::quantity::{LOST_NS, OVERRUNS, POSSIBLY_LATE, UNSEEN, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::result::{Cause, CauseKind, HourResult};
 use whylate_core::{CpuId, Nanos};
 use whylate_record::tasks::Explained;
@@ -54,7 +54,7 @@ fn an_interval_holds_what_came_since_the_last_one() {
     assert_eq!(of("a:b/period").histogram.len(), 1);
     assert!(of("a:b/period").histogram[0].0 <= 1_000_000 && lower_edge(0) == 0);
     let (series, thief) = &batch.sources[0];
-    assert_eq!((series.as_str(), thief.actor.as_deref(), thief.gaps), ("a:b", Some("thief"), 4));
+    assert_eq!((series.as_deref(), thief.actor.as_deref(), thief.gaps), (Some("a:b"), Some("thief"), 4));
     assert_eq!((thief.total_ns, of("a:b").get(LOST_NS)), (60_000, Some(80_000)));
     assert_eq!((batch.tasks[0].thread, batch.tasks[0].run_ns), (5, 140_000));
     let next = lanes.take(4_000_000, 5_000_000);
@@ -273,6 +273,22 @@ fn a_late_thread_among_very_many_has_a_row_of_its_own() {
 }
 
 #[test]
+fn responses_that_are_late_only_with_their_possible_waits_are_counted_apart() {
+    let mut lanes = Lanes::new(0, Some(Nanos(50_000)), 1);
+    for (number, (works_ns, wait_max_ns)) in
+        [(60_000, 9_000), (20_000, 40_000), (20_000, 10)].iter().enumerate()
+    {
+        let one = activation(5, "audio", 1_000_000 * number as u64, &[(*works_ns, Doing::Running)]);
+        lanes.add(&Activation { wait_max_ns: Some(*wait_max_ns), ..one }, &BTreeMap::new());
+    }
+    let batch = lanes.take(0, 4_000_000);
+    let row = batch.intervals.iter().find(|it| it.series.as_deref() == Some("audio")).unwrap();
+    assert_eq!((row.get(OVERRUNS), row.get(POSSIBLY_LATE)), (Some(1), Some(1)));
+    assert_eq!((row.get(UNSEEN), row.get(UNSEEN_WAITS)), (Some(3), Some(3)));
+    assert_eq!(row.get(UNSEEN_MAX_NS), Some(69_000));
+}
+
+#[test]
 fn only_what_was_lost_is_named() {
     let lost_of = |records, events| {
         lost(&[
@@ -299,4 +315,21 @@ fn each_hour_has_its_worst_whatever_was_before() {
     assert!(is_wanted(hour, 500), "the first of its hour");
     assert!(!is_wanted(hour + 1_000, 400));
     assert!(is_wanted(hour + 2_000, 600));
+}
+
+#[test]
+fn of_very_many_late_activations_the_worst_and_a_sample_of_the_others_are_explained() {
+    let divided = |count: usize| {
+        let mut wanted: Vec<usize> = (0..count).collect();
+        let left = super::leave(&mut wanted);
+        assert_eq!(wanted.len() + left.len(), count);
+        wanted
+    };
+    assert_eq!(divided(64).len(), 64);
+    for count in [65, 88, 500, 10_000] {
+        let explained = divided(count);
+        assert!((50..=64).contains(&explained.len()), "{}", explained.len());
+        assert!(explained[..40].iter().copied().eq(0..40));
+        assert!(*explained.last().unwrap() > 40 + (count - 40) * 9 / 10);
+    }
 }
