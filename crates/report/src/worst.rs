@@ -112,9 +112,9 @@ pub(crate) struct LateBy {
 }
 
 /// From all late responses that were explained, if the series has a deadline; otherwise from the largest spikes.
-pub(crate) fn late_by<'c>(cells: impl Iterator<Item = &'c CellResult> + Clone, series: &str) -> LateBy {
+pub(crate) fn late_by(cells: &[CellResult], series: &str) -> LateBy {
     let is_own = |late: &&LateResponses| late.probe == series;
-    let probes = || cells.clone().flat_map(|cell| &cell.probes);
+    let probes = || cells.iter().flat_map(|cell| &cell.probes);
     let late: Vec<&LateResponses> = probes().flat_map(|probe| &probe.late_responses).filter(is_own).collect();
     let sum = |of: fn(&LateResponses) -> u64| late.iter().map(|it| of(it)).sum::<u64>();
     let (explained, all) = (sum(|it| it.explained), sum(|it| it.late));
@@ -122,7 +122,7 @@ pub(crate) fn late_by<'c>(cells: impl Iterator<Item = &'c CellResult> + Clone, s
         let basis = of_responses(&count(explained), (explained, all), "late ", series);
         return LateBy { found: LateResponses::late_time(late.iter().copied()), basis, spikes: explained };
     }
-    let spikes: Vec<&Spike> = cells.clone().flat_map(|cell| spikes(cell, series)).collect();
+    let spikes: Vec<&Spike> = cells.iter().flat_map(|cell| spikes(cell, series)).collect();
     let number = spikes.len() as u64;
     let basis = if SeriesName::of(series).facts().is_some_and(|facts| facts.is_of_user()) {
         let own = || {
@@ -189,7 +189,7 @@ mod tests {
             CellResult { spikes, probes, ..CellResult::default() }
         };
         let by = |missed, explained| {
-            let by = late_by(std::iter::once(&cell(missed, explained)), "task/audio");
+            let by = late_by(&[cell(missed, explained)], "task/audio");
             (by.found[0].name(), by.basis)
         };
         let of = |who: &str, basis: &str| (format!("thread: {who}"), basis.to_owned());

@@ -440,7 +440,8 @@ fn doubts(probe: &ProbeResult, bound: Bound) -> Vec<(&str, String)> {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
             if unseen >= task.samples.saturating_sub(1) && task.samples > 1 {
                 let number = missed_max(task, bound.at).filter(|_| bound.name == "deadline");
-                let number = number.map(|most| format!("up to {most} of {} may be late, and ", responses(task)));
+                let number =
+                    number.map(|most| format!("up to {most} of {} may be late, and ", responses(task)));
                 return format!(
                     "without programs in the kernel its waits for a CPU are not recorded; with them, {}a \
                      response may have taken up to {longest}",

@@ -325,7 +325,9 @@ mod tests {
     fn late_responses_of_several_cells_are_one_sum() {
         let responses = |actor: &str| {
             let mut sum = LateSum::default();
-            [600, 400].map(|ns| sum.add(&spike(ns, &[(CauseKind::Thread, actor, Some(0.5))])));
+            for ns in [600, 400] {
+                sum.add(&spike(ns, &[(CauseKind::Thread, actor, Some(0.5))]));
+            }
             LateResponses::new("task/audio".to_owned(), 7, sum)
         };
         let [one, other] = ["logger", "Xorg"].map(responses);

@@ -28,7 +28,7 @@ const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
 /// Late time by class, the largest first, the unknown part last.
 fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
-    let LateBy { found, basis, spikes } = worst::late_by(std::iter::once(cell), series);
+    let LateBy { found, basis, spikes } = worst::late_by(std::slice::from_ref(cell), series);
     let total: f64 = found.iter().map(|one| one.ns).sum();
     let mut classes: Vec<(SharePart, Vec<String>)> = Vec::new();
     for one in &found {

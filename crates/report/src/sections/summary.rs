@@ -201,7 +201,7 @@ fn of_scheduler(run: &RunResult) -> Option<String> {
 
 fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     let name = deciding.and_then(|cells| cells.first()).map(|cell| cell.name.clone()).unwrap_or_default();
-    let LateBy { found, basis, spikes } = worst::late_by(run.cells.iter(), &name);
+    let LateBy { found, basis, spikes } = worst::late_by(&run.cells, &name);
     let is_known = found.iter().any(LateTime::is_explained);
     match (!is_known, spikes == 0, run.plan.causes) {
         (false, ..) => {
@@ -327,7 +327,7 @@ fn missed_with(run: &RunResult, it: &Comparison) -> Option<String> {
 /// What gives a watched thread of ordinary priority the CPU, if waits for a CPU took a relevant part of its late time.
 fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<String> {
     let name = &deciding.first()?.name;
-    let found = worst::late_by(run.cells.iter(), name).found;
+    let found = worst::late_by(&run.cells, name).found;
     let waited = found.into_iter().filter(|one| one.kind == CauseKind::Thread);
     let part: f64 = waited.map(|one| one.share).sum();
     let mut tasks = deciding.iter().flat_map(|cell| &cell.cpus).filter_map(|cpu| cpu.quantities.of(TASK));

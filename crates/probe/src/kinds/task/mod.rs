@@ -534,7 +534,7 @@ fn leave<T>(wanted: &mut Vec<T>) -> Vec<T> {
     }
     let every = (wanted.len() - WORST_AT_ONCE).div_ceil(AT_ONCE_MAX - WORST_AT_ONCE);
     let mut after_worst = 0..;
-    let is_left = |_: &mut T| after_worst.next().is_some_and(|nth: usize| nth % every > 0);
+    let is_left = |_: &mut T| after_worst.next().is_some_and(|nth: usize| !nth.is_multiple_of(every));
     wanted.extract_if(WORST_AT_ONCE.., is_left).collect()
 }
 

@@ -223,7 +223,7 @@ mod tests {
             match is_begin {
                 true => joiner.begin(pass(*at_ms, *value)),
                 false => {
-                    latencies.extend(joiner.end(pass(*at_ms, *value), None).map(|it| it.latency_ns() / MS))
+                    latencies.extend(joiner.end(pass(*at_ms, *value), None).map(|it| it.latency_ns() / MS));
                 }
             }
         }
@@ -251,7 +251,7 @@ mod tests {
     fn wake_ups_join_overlapping_instances_and_the_next_begin_of_a_busy_thread_is_taken() {
         let of = |thread, at_ms| Passed { thread, ..pass(at_ms, None) };
         let mut joiner = Joiner::new("frame", false, None);
-        [of(1, 10), of(1, 20), of(1, 30)].map(|begin| joiner.begin(begin));
+        [of(1, 10), of(1, 20), of(1, 30)].into_iter().for_each(|begin| joiner.begin(begin));
         assert!(joiner.is_ambiguous(&pass(25, None)) && !joiner.is_ambiguous(&pass(15, None)));
         assert_eq!(joiner.begins(), [(1, vec![10 * MS, 20 * MS, 30 * MS])].into());
         let first = joiner.end(of(4, 40), Some((1, 10 * MS))).unwrap();
@@ -325,12 +325,12 @@ mod tests {
         let (_, _, mut joiner) = joined(false, &[(true, 10, None)]);
         joiner.gap(50 * MS);
         assert!(!joiner.is_joined(&pass(50, None)) && joiner.is_joined(&pass(51, None)));
-        assert_eq!((joiner.end(pass(60, None)), joiner.record.dropped), (None, 1));
+        assert_eq!((joiner.end(pass(60, None), None), joiner.record.dropped), (None, 1));
         // With values, only instances that seem not to have ended are in doubt.
         let (_, _, mut with_values) = joined(true, &[(true, 10, Some(1)), (true, 12, Some(2))]);
         with_values.gap(20 * MS);
         assert!(with_values.is_joined(&pass(15, Some(2))));
-        assert_eq!(with_values.end(pass(22, Some(2))).map(|it| it.latency_ns()), Some(10 * MS));
+        assert_eq!(with_values.end(pass(22, Some(2)), None).map(|it| it.latency_ns()), Some(10 * MS));
         assert_eq!((with_values.unended(200 * MS, false), with_values.record.dropped), (Vec::new(), 1));
     }
 

@@ -30,6 +30,9 @@ const USUAL_NS: u64 = 200_000_000;
 /// The kernel's records are kept for this long after an instance ended.
 const LOOKED_AT_AFTER_NS: u64 = RIPE_NS + 140_000_000;
 
+/// A thread and a moment.
+type Pass = (u32, u64);
+
 /// How the watch ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WatchEnd {
@@ -227,7 +230,7 @@ impl ChainWatch {
         nth: usize,
         ripe_ns: u64,
         watch: &Source,
-    ) -> Result<BTreeMap<(u32, u64), Option<(u32, u64)>>, ProbeError> {
+    ) -> Result<BTreeMap<Pass, Option<Pass>>, ProbeError> {
         let one = &mut self.all[nth];
         let mut begins = one.joiner.begins();
         let mut ends = Vec::new();
