@@ -70,7 +70,7 @@ def programs(folder, options):
         found["c++"] = [f"{folder}/own-cpp", *where]
     if shutil.which("rustc"):
         subprocess.run(["rustc", "-O", "-g", "-o", f"{folder}/own-rust", f"{FOLDER}/own.rs"], check=True)
-        found["rust"] = [f"{folder}/own-rust", *where]
+        found["rust"] = ["taskset", "-c", str(options.cpu), "chrt", "-f", "50", f"{folder}/own-rust", str(options.cycles)]
     found["python"] = [sys.executable, f"{FOLDER}/own.py", *where]
     found["gil"] = [sys.executable, f"{FOLDER}/gil.py", "gil", str(options.cycles)]
     if shutil.which("javac"):

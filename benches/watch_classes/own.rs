@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A thread `control` that works each 10 ms; in one of ten cycles `Planner::replan` takes 5 ms. See classes.c for what it prints.
 //!
-//!   own CYCLES CPU
+//!   chrt -f 50 own CYCLES
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-
-extern "C" {
-    fn sched_setaffinity(pid: i32, size: usize, mask: *const u64) -> i32;
-    fn sched_setscheduler(pid: i32, policy: i32, priority: *const i32) -> i32;
-    fn gettid() -> i32;
-}
 
 struct Planner {
     rounds: u64,
@@ -42,11 +36,7 @@ impl Planner {
     }
 }
 
-fn control(cycles: usize, cpu: u32, mut planner: Planner) {
-    let mask = 1u64 << cpu;
-    // SAFETY: both read one value of the size that is given.
-    let is_set = unsafe { sched_setaffinity(0, 8, &mask) == 0 && sched_setscheduler(0, 1, &50) == 0 };
-    assert!(is_set, "no real-time priority");
+fn control(cycles: usize, mut planner: Planner) {
     let begin = Instant::now() + Duration::from_millis(500);
     let mut took = Vec::with_capacity(cycles);
     for nth in 0..cycles {
@@ -55,13 +45,12 @@ fn control(cycles: usize, cpu: u32, mut planner: Planner) {
         planner.update(nth);
         took.push(due.elapsed().as_nanos().to_string());
     }
-    // SAFETY: it has no arguments.
-    println!("{} {cycles} {}\ndone", unsafe { gettid() }, took.join(" "));
+    println!("0 {cycles} {}\ndone", took.join(" "));
 }
 
 fn main() {
     let words: Vec<String> = std::env::args().collect();
-    let (cycles, cpu) = (words[1].parse().unwrap(), words[2].parse().unwrap());
+    let cycles = words[1].parse().unwrap();
     let mut planner = Planner { rounds: 1_000_000, value: 1 };
     let times = (0..5).map(|_| {
         let from = Instant::now();
@@ -71,6 +60,6 @@ fn main() {
     let best = times.min().unwrap();
     planner.rounds = planner.rounds * 5_000_000 / best;
     let thread = std::thread::Builder::new().name("control".to_owned());
-    thread.spawn(move || control(cycles, cpu, planner)).unwrap().join().unwrap();
+    thread.spawn(move || control(cycles, planner)).unwrap().join().unwrap();
     std::thread::sleep(Duration::from_secs(1));
 }

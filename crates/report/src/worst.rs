@@ -143,7 +143,7 @@ pub(crate) fn late_by(cells: &[CellResult], series: &str) -> LateBy {
     LateBy { found: late_time(spikes.iter().copied()), basis, spikes: number }
 }
 
-/// `40 of 1203 late responses of audio`; `some` names the part if it is not the whole.
+/// `40 of 1,203 late responses of audio`; `some` names the part if it is not the whole.
 fn of_responses(some: &str, (part, all): (u64, u64), late: &str, series: &str) -> String {
     let series = SeriesName::of(series).series.unwrap_or(series);
     let noun = |one: bool| match (Chain::of_series(series), one) {
@@ -193,11 +193,11 @@ mod tests {
             (by.found[0].name(), by.basis)
         };
         let of = |who: &str, basis: &str| (format!("thread: {who}"), basis.to_owned());
-        assert_eq!(by(1_203, 1_203), of("logger", "all 1203 late responses of audio"));
-        assert_eq!(by(1_203, 40), of("logger", "40 of 1203 late responses of audio"));
+        assert_eq!(by(1_203, 1_203), of("logger", "all 1,203 late responses of audio"));
+        assert_eq!(by(1_203, 40), of("logger", "40 of 1,203 late responses of audio"));
         assert_eq!(by(1, 1), of("logger", "the only late response of audio"));
-        assert_eq!(by(1_203, 0), of("backup", "the 2 longest of 1203 late responses of audio"));
-        assert_eq!(by(0, 0), of("backup", "the 2 longest of 9000 responses of audio"));
+        assert_eq!(by(1_203, 0), of("backup", "the 2 longest of 1,203 late responses of audio"));
+        assert_eq!(by(0, 0), of("backup", "the 2 longest of 9,000 responses of audio"));
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn terminal_text(run: &RunResult, width: usize) -> String {
 }
 
 /// A sentence of "In short", by its label.
-fn in_short(run: &RunResult, label: &str) -> String {
+fn short(run: &RunResult, label: &str) -> String {
     let text = terminal_text(run, 400);
     let line = text.lines().find_map(|line| line.trim_start().strip_prefix(label));
     line.unwrap_or_default().trim().to_owned()
@@ -143,12 +143,12 @@ fn few_repeats_are_reported_once_and_contrasts_have_their_circumstances() {
         (it.outcome, it.ratio_low, it.ratio_high) = (Outcome::CannotTell, None, None);
     }
     let text = terminal_text(&run, 120);
-    let in_short = text.split("Late time").next().unwrap();
+    let short = text.split("Late time").next().unwrap();
 
     let undecided =
         "cannot tell for timer p99.9 (too few repeats for an interval): l3 1.57 ×, l3 with shielded 1.57 ×.";
-    let unbroken = in_short.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(unbroken.contains(undecided), "{in_short}");
+    let unbroken = short.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unbroken.contains(undecided), "{short}");
     let tables = text.split_once("how late a periodic task").unwrap().1;
     assert!(tables.contains("? 1.57 ×") && !tables.contains("too few repeats for an interval"), "{tables}");
     assert!(says("without-interval-too-few", tables), "{tables}");
@@ -190,7 +190,7 @@ fn a_limit_that_no_task_can_meet_here_is_reported() {
     };
     let mut run = fixture::run_result(&[1]);
     floor(&mut run, 2_100_000);
-    let late = |run: &RunResult| in_short(run, "late");
+    let late = |run: &RunResult| short(run, "late");
     assert!(says("cannot-pass-on-this-machine", late(&run)));
     floor(&mut run, 1_900_000);
     assert!(!late(&run).contains("1.90 ms"), "{}", late(&run));
@@ -210,10 +210,10 @@ fn a_treatment_that_alone_exceeds_the_limit_is_not_only_called_better() {
     run.comparisons.retain(|it| it.primary && it.baseline == baseline && it.cell == cell);
     run.comparisons[0].outcome = Outcome::Better;
     run.plan.limit = Some(whylate_core::Nanos((without + with) / 2));
-    assert!(says("but-only-exceeds-the-limit", in_short(&run, "helps")));
-    let with_it = in_short(&run, "helps");
+    assert!(says("but-only-exceeds-the-limit", short(&run, "helps")));
+    let with_it = short(&run, "helps");
     run.plan.limit = Some(whylate_core::Nanos(with + 1));
-    assert!(in_short(&run, "helps").len() < with_it.len());
+    assert!(short(&run, "helps").len() < with_it.len());
 }
 
 #[test]

@@ -774,8 +774,8 @@ mod tests {
             "1 to 42 of 50 responses of control missed the deadline of 2.00 ms; the longest took 2.40 ms to 9.00 ms; \
              cannot judge helper (up to 5 of 50 responses may have missed it)"
         );
-        let in_doubt = judged_with_waits(1, Some(8_000_000));
-        assert!(in_doubt.starts_with("at least 1 of 50 responses of control missed"), "{in_doubt}");
+        let doubtful = judged_with_waits(1, Some(8_000_000));
+        assert!(doubtful.starts_with("at least 1 of 50 responses of control missed"), "{doubtful}");
         let none = judged_with_waits(0, None);
         assert!(none.contains("up to 41 of 50 responses may be late"), "{none}");
         let kept = judged_by(0, "3ms", None);

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// This many causes are told apart; what comes later is added up by its kind.
+/// At most this many causes are kept apart; later ones are added up by their kinds.
 const NAMED_MAX: usize = 256;
 
 /// The name of the row for what no cause explains.

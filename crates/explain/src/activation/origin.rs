@@ -11,9 +11,10 @@ const WAKES_MAX: usize = 256;
 pub type Begins = BTreeMap<u32, Vec<u64>>;
 
 impl Paths<'_> {
-    /// The thread and the moment of the begin from which a thread was woken, directly or by others, before it passed the end.
+    /// The thread that passed the first mark, and when: the one from which a thread was woken, directly or by others, before it
+    /// passed the last mark.
     ///
-    /// A thread that has work waiting is not woken for it. The begin is then that of earlier work.
+    /// A thread that has work waiting is not woken for it. The answer is then the pass of earlier work.
     pub fn origin(&self, thread: u32, at_ns: u64, begins: &Begins) -> Option<(u32, u64)> {
         let oldest_ns = begins.values().filter_map(|all| all.first()).min()?.saturating_sub(1);
         let mut search = Origin { paths: self, begins, oldest_ns, tried: BTreeSet::new(), left: WAKES_MAX };

@@ -111,8 +111,8 @@ impl Joiner {
         Some((nth, self.open[nth].at_ns == at_ns))
     }
 
-    /// A thread passed the second mark; the instance that ended, if one did. `origin`: the begin, a thread and a moment, to which the
-    /// wake-ups lead back.
+    /// A thread passed the second mark; the instance that ended, if one did. `origin`: the thread that passed the first
+    /// mark, and when, to which the wake-ups lead back.
     pub(super) fn end(&mut self, mut pass: Passed, origin: Option<(u32, u64)>) -> Option<Instance> {
         self.normalise(&mut pass);
         let is_its = |open: &Passed| open.value == pass.value && open.at_ns <= pass.at_ns;
