@@ -750,7 +750,8 @@ mod tests {
         );
         assert_eq!(judged_with_doubt(0), None);
         let judged_with_waits = |missed: u64, doubt_max_ns: Option<u64>| {
-            let mut cell = cell("idle", "task/control", Some(2_400_000));
+            let max_ns = if missed > 0 { 2_400_000 } else { 1_800_000 };
+            let mut cell = cell("idle", "task/control", Some(max_ns));
             let mut helper = cell.probes[0].cpus[0].clone();
             helper.series = Some("helper".to_owned());
             for (task, missed, possibly) in [(&mut cell.probes[0].cpus[0], missed, 41), (&mut helper, 0, 5)] {

@@ -16,10 +16,10 @@ Examples:
 
 Exit codes: 0 nothing got worse, 1 cannot tell (125 with `--exit-on regression`), 2 a regression. In
 --format junit, `cannot tell` is a skipped test, not a failed one.
-Runs differ by boot and time. A verdict needs four runs of each side (five if they have 2 to 6 cells,
-six up to 23), or a history of five runs; otherwise the result is `cannot tell`, with the size of the
-difference. A history consists of the runs in the folder of the first run that have the same plan,
-host and kernel.")]
+Runs differ by boot and time. A verdict needs four runs of each side (five if they have 2 to 6
+cells, six up to 23), or a history of five runs; otherwise the result is `cannot tell`, with the
+size of the difference. A history consists of the runs in the folder of the first run that have
+the same plan, host and kernel.")]
 pub(crate) struct CompareArguments {
     /// Runs to compare with the first: a run directory, several separated by commas,
     /// RUN:CELL, or a file of another tool

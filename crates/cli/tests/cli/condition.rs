@@ -180,7 +180,7 @@ fn a_thread_that_never_runs_fails_the_limit() {
     assert_eq!(word(cause, "kind"), "thread", "{cause}");
     assert!(reason.contains(word(cause, "actor")), "the cause names the same thread: {cause}, {reason}");
     let report = whylate(&["report", text(&path)]);
-    assert!(report.stdout.contains("had the CPU"), "{}", report.stdout);
+    assert!(report.stdout.contains(&format!("thread: {}", word(cause, "actor"))), "{}", report.stdout);
     // A measurement keeps its figures: the time that the thread has waited is a sample.
     let document = measured.document();
     assert_eq!(measured.code, Some(1), "{measured:?}");
