@@ -74,13 +74,13 @@ def programs(folder, options):
     found["python"] = [sys.executable, f"{FOLDER}/own.py", *where]
     found["gil"] = [sys.executable, f"{FOLDER}/gil.py", "gil", str(options.cycles)]
     if shutil.which("javac"):
-        subprocess.run(["javac", "-d", folder, f"{FOLDER}/Gc.java"], check=True)
-        subprocess.run(["javac", "-d", folder, f"{FOLDER}/Own.java"], check=True)
+        subprocess.run(["javac", "-d", folder, f"{FOLDER}/Gc.java", f"{FOLDER}/Cycles.java"], check=True)
+        subprocess.run(["javac", "-d", folder, f"{FOLDER}/Own.java", f"{FOLDER}/Cycles.java"], check=True)
         found["java-own"] = ["chrt", "-f", "50", "java", "-XX:+PreserveFramePointer", "-cp", folder, "Own", str(options.cycles)]
         found["java"] = ["java", "-XX:+UseSerialGC", "-Xmx64m", "-cp", folder, "Gc", "java", str(options.cycles)]
     if shutil.which("go"):
-        subprocess.run(["go", "build", "-o", f"{folder}/stw", f"{FOLDER}/stw.go"], check=True)
-        subprocess.run(["go", "build", "-o", f"{folder}/own-go", f"{FOLDER}/own.go"], check=True)
+        subprocess.run(["go", "build", "-o", f"{folder}/stw", f"{FOLDER}/stw.go", f"{FOLDER}/common.go"], check=True)
+        subprocess.run(["go", "build", "-o", f"{folder}/own-go", f"{FOLDER}/own.go", f"{FOLDER}/common.go"], check=True)
         found["go"] = [f"{folder}/own-go", *where]
         found |= {kind: [f"{folder}/stw", kind, str(options.cycles)] for kind in ("go-stop", "go-gc")}
     return found

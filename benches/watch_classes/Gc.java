@@ -19,30 +19,11 @@ public class Gc {
 
     public static void main(String[] words) throws Exception {
         int cycles = Integer.parseInt(words[1]);
-        long[] took = new long[cycles];
         Thread garbage = new Thread(Gc::allocate, "garbage");
         garbage.setDaemon(true);
         garbage.start();
-        Thread control = new Thread(() -> {
-            long begin = System.nanoTime() + 500_000_000L;
-            for (int nth = 0; nth < cycles; nth++) {
-                long due = begin + nth * 10_000_000L;
-                while (due - System.nanoTime() > 0) {
-                    java.util.concurrent.locks.LockSupport.parkNanos(due - System.nanoTime());
-                }
-                last = new byte[64];
-                took[nth] = System.nanoTime() - due;
-            }
-        }, "control");
-        control.start();
-        control.join();
+        Cycles.run(cycles, nth -> last = new byte[64]);
         isOver = true;
-        var text = new StringBuilder("0 " + cycles);
-        for (long one : took) {
-            text.append(' ').append(one);
-        }
-        System.out.println(text);
-        System.out.println("done");
         Thread.sleep(1000);
     }
 }

@@ -39,26 +39,7 @@ public class Own {
         rounds = rounds * 5_000_000 / best;
         String self = Long.toString(ProcessHandle.current().pid());
         new ProcessBuilder("jcmd", self, "Compiler.perfmap").redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor();
-        long[] took = new long[cycles];
-        Thread control = new Thread(() -> {
-            long begin = System.nanoTime() + 500_000_000L;
-            for (int nth = 0; nth < cycles; nth++) {
-                long due = begin + nth * 10_000_000L;
-                while (due - System.nanoTime() > 0) {
-                    java.util.concurrent.locks.LockSupport.parkNanos(due - System.nanoTime());
-                }
-                update(nth);
-                took[nth] = System.nanoTime() - due;
-            }
-        }, "control");
-        control.start();
-        control.join();
-        var text = new StringBuilder("0 " + cycles);
-        for (long one : took) {
-            text.append(' ').append(one);
-        }
-        System.out.println(text);
-        System.out.println("done");
+        Cycles.run(cycles, Own::update);
         Thread.sleep(1000);
     }
 }

@@ -7,7 +7,7 @@ use crate::error::BpfError;
 use std::time::{Duration, Instant};
 use whylate_core::figure::scheduled;
 use whylate_host::HostRoot;
-use whylate_host::threads::{Stat, Threads};
+use whylate_host::threads::{self, Stat, Threads};
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A thread that could not run for this long waits for one that never sleeps.
@@ -61,9 +61,7 @@ fn look_at(host: &HostRoot, pid: u32) -> Option<Waiting> {
 /// Which thread waits, for which one, and what to do.
 fn describe(host: &HostRoot, pid: u32) -> String {
     let threads = Threads::read(host).unwrap_or_default();
-    let text = |pid: u32, tid: u32| {
-        host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok().flatten().unwrap_or_default()
-    };
+    let text = |pid: u32, tid: u32| threads::stat(host, pid, tid).unwrap_or_default();
     let field =
         |text: &str, number: usize| Stat::parse(text).and_then(|stat| Some(stat.field(number)?.to_owned()));
     let own = text(pid, pid);

@@ -66,6 +66,11 @@ fn parse(pid: u32, tid: u32, stat: &str, status: &str) -> Option<ThreadRow> {
     })
 }
 
+/// The text of a thread's stat, for [`Stat`]; `None` if there is no such thread.
+pub fn stat(root: &HostRoot, pid: u32, tid: u32) -> Option<String> {
+    root.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()?
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Stat<'a> {
     /// The name, which may hold spaces and brackets itself.
@@ -87,6 +92,11 @@ impl<'a> Stat<'a> {
 
     pub fn number(&self, number: usize) -> Option<u64> {
         self.field(number)?.parse().ok()
+    }
+
+    /// Whether the thread has a CPU or waits for one.
+    pub fn is_runnable(&self) -> bool {
+        self.field(3) == Some("R")
     }
 }
 

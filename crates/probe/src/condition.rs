@@ -18,7 +18,7 @@ use whylate_core::record::{Interval, SourceRecord, SpikeCauses, SpikeRecord};
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuId, CpuSet, Nanos, Warning, WarningCode};
 use whylate_host::HostRoot;
-use whylate_host::threads::Stat;
+use whylate_host::threads::{self, Stat};
 use whylate_stats::buckets;
 use whylate_sys::{clock, process};
 
@@ -154,7 +154,7 @@ pub(crate) fn starved(host: &HostRoot, session: &Session<'_>) -> Vec<Starved> {
     let still: Vec<Unfinished> = still.map(|(thread, _)| thread).collect();
     let second = if still.is_empty() { BTreeMap::new() } else { occupants(host, own) };
     let starved = |thread: Unfinished| {
-        let text = stat_of(host, own, thread.tid).unwrap_or_default();
+        let text = threads::stat(host, own, thread.tid).unwrap_or_default();
         let priority = Stat::parse(&text).map_or(PRIORITY_NICE_0, |stat| priority(&stat));
         // A thread of a lower priority waits as well.
         let by = second.get(&thread.cpu).filter(|by| by.priority >= priority);
@@ -268,20 +268,16 @@ fn add_sample(interval: &mut Interval, nanos: u64) {
     }
 }
 
-fn stat_of(host: &HostRoot, pid: u32, tid: u32) -> Option<String> {
-    host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()?
-}
-
 /// utime and stime, in clock ticks.
 fn processor_time(host: &HostRoot, pid: u32, tid: u32) -> Option<u64> {
-    let text = stat_of(host, pid, tid)?;
+    let text = threads::stat(host, pid, tid)?;
     let stat = Stat::parse(&text)?;
     Some(stat.number(14)? + stat.number(15)?)
 }
 
 fn is_runnable(host: &HostRoot, pid: u32, tid: u32) -> bool {
-    stat_of(host, pid, tid)
-        .is_some_and(|text| Stat::parse(&text).is_some_and(|stat| stat.field(3) == Some("R")))
+    threads::stat(host, pid, tid)
+        .is_some_and(|text| Stat::parse(&text).is_some_and(|stat| stat.is_runnable()))
 }
 
 /// The priority of a thread, as tools print it: above 0 for real-time threads.
@@ -300,11 +296,11 @@ fn occupants(host: &HostRoot, own: u32) -> BTreeMap<CpuId, Occupant> {
     let pids = host.list_numbered("/proc", "").unwrap_or_default();
     for pid in pids.into_iter().filter(|pid| *pid != own) {
         for tid in host.list_numbered(&format!("/proc/{pid}/task"), "").unwrap_or_default() {
-            let Some(text) = stat_of(host, pid, tid) else { continue };
+            let Some(text) = threads::stat(host, pid, tid) else { continue };
             let Some(stat) = Stat::parse(&text) else { continue };
             let cpu = stat.number(39).and_then(|cpu| u32::try_from(cpu).ok()).map(CpuId);
             let (priority, name) = (priority(&stat), stat.name.to_owned());
-            let Some(cpu) = cpu.filter(|_| stat.field(3) == Some("R") && priority > 0) else { continue };
+            let Some(cpu) = cpu.filter(|_| stat.is_runnable() && priority > 0) else { continue };
             if found.get(&cpu).is_none_or(|(_, highest)| highest.priority < priority) {
                 found.insert(cpu, (pid, Occupant { tid, name, priority, ..Occupant::default() }));
             }
@@ -383,7 +379,7 @@ mod tests {
         assert_eq!(found(11), Some(("thief".to_owned(), 98)));
         write(folder.path(), 12, "budget", "R", 0, 6);
         assert_eq!(found(11), Some(("budget".to_owned(), PRIORITY_DEADLINE)));
-        let text = stat_of(&host, 10, 10).unwrap();
+        let text = threads::stat(&host, 10, 10).unwrap();
         assert_eq!(priority(&Stat::parse(&text).unwrap()), PRIORITY_NICE_0 - 5);
     }
 

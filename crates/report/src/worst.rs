@@ -124,7 +124,7 @@ pub(crate) fn late_by(cells: &[CellResult], series: &str) -> LateBy {
     }
     let spikes: Vec<&Spike> = cells.iter().flat_map(|cell| spikes(cell, series)).collect();
     let number = spikes.len() as u64;
-    let basis = if SeriesName::of(series).facts().is_some_and(|facts| facts.is_of_user()) {
+    let basis = if SeriesName::of(series).is_of_user() {
         let own = || {
             let is_own = |probe: &ProbeResult, cpu: &&CpuResult| {
                 SeriesName::in_probe(&probe.probe, cpu.series.as_deref()).to_string() == series

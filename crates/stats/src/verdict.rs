@@ -90,7 +90,7 @@ fn by_deadline(
     deadline: Nanos,
     missing: &[String],
 ) -> Judgement {
-    let is_task = |probe: &str| SeriesName::of(probe).facts().is_some_and(|facts| facts.is_of_user());
+    let is_task = |probe: &str| SeriesName::of(probe).is_of_user();
     let of_tasks = |cell: &CellResult| {
         let mut probes: Vec<ProbeResult> =
             cell.probes.iter().filter(|probe| is_task(&probe.probe)).cloned().collect();
@@ -409,25 +409,22 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
 /// The watched threads that would be too late if sleeps of unknown meaning were in the middle of their work, or that may
 /// have been where they were not seen.
 fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
-    let doubts = cell.probes.iter().flat_map(|probe| doubts(probe, bound));
+    let doubts = probes_of_users(std::slice::from_ref(cell)).flat_map(|probe| doubts(probe, bound));
     doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
 }
 
-/// Why watched threads of a probe may have exceeded `bound` although no sample shows it; `None` if they certainly did not.
+/// Why the watched threads of this probe may have exceeded `bound` although no sample shows it; `None` if they certainly did not.
 pub fn may_hide(probe: &ProbeResult, bound: Nanos) -> Option<String> {
     let bound = Bound { name: "limit", at: bound };
-    let doubts = doubts(probe, bound).into_iter().map(|(name, why)| format!("{name}: {why}"));
+    let doubts = doubts(probe, bound).map(|(name, why)| format!("{name}: {why}"));
     let doubts: Vec<String> = doubts.collect();
     (!doubts.is_empty()).then(|| list(&doubts))
 }
 
 /// The threads of which that is so, and why.
-fn doubts(probe: &ProbeResult, bound: Bound) -> Vec<(&str, String)> {
-    if !probe.facts().is_some_and(|facts| facts.is_of_user()) {
-        return Vec::new();
-    }
-    let late = |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.at.0);
-    let reasons = probe.cpus.iter().flat_map(|task| {
+fn doubts(probe: &ProbeResult, bound: Bound) -> impl Iterator<Item = (&str, String)> {
+    let late = move |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.at.0);
+    probe.cpus.iter().flat_map(move |task| {
         let name = task.series.as_deref().unwrap_or("the task");
         let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
             format!(
@@ -454,8 +451,7 @@ fn doubts(probe: &ProbeResult, bound: Bound) -> Vec<(&str, String)> {
             )
         });
         [doubts, unseen].into_iter().flatten().map(move |why| (name, why))
-    });
-    reasons.collect()
+    })
 }
 
 impl Worst<'_> {

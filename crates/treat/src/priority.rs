@@ -6,7 +6,7 @@ use crate::change::Task;
 use std::io;
 use whylate_core::plan::ThreadPolicy;
 use whylate_host::HostRoot;
-use whylate_host::threads::Stat;
+use whylate_host::threads::{self, Stat};
 use whylate_sys::schedule::{ThreadScheduling, scheduling_of_thread, set_scheduling_of_thread};
 
 const RESET: &str = "reset-on-fork";
@@ -71,7 +71,7 @@ pub(crate) fn read(task: &Task, root: &HostRoot) -> Option<String> {
 
 /// The same from /proc, which does not show what children get.
 fn read_from_proc(task: &Task, root: &HostRoot) -> Option<ThreadScheduling> {
-    let text = root.read(&format!("/proc/{}/task/{}/stat", task.pid, task.tid)).ok()??;
+    let text = threads::stat(root, task.pid, task.tid)?;
     let stat = Stat::parse(&text)?;
     let field = |number| stat.number(number).and_then(|it| u32::try_from(it).ok());
     let nice = stat.field(19)?.parse().ok()?;

@@ -4,7 +4,7 @@ use super::Watched;
 use std::path::{Path, PathBuf};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
-use whylate_host::threads::Stat;
+use whylate_host::threads::{self, Stat};
 
 /// Where cgroup v2 is mounted: alone, or together with v1.
 const CGROUP_MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
@@ -83,7 +83,7 @@ pub struct Present {
 pub fn present(host: &HostRoot, target: &TaskTarget) -> Vec<Present> {
     let read = |one: Chosen| {
         let status = host.read(&format!("/proc/{}/status", one.thread)).ok()??;
-        let cpus = whylate_host::threads::allowed_cpus(&status)?;
+        let cpus = threads::allowed_cpus(&status)?;
         Some(Present { cpus, is_real_time: one.known.priority > 0 })
     };
     chosen(host, target).into_iter().filter_map(read).collect()
@@ -122,7 +122,7 @@ fn family(host: &HostRoot, pid: u32) -> Vec<(u32, u32)> {
 }
 
 pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
-    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
+    let text = threads::stat(host, pid, tid)?;
     let stat = Stat::parse(&text)?;
     // For ordinary tasks the nice value + 20, for others -1 - the priority.
     let priority: i32 = stat.field(18)?.parse().ok()?;
@@ -137,14 +137,14 @@ pub(super) fn known(host: &HostRoot, pid: u32, tid: u32) -> Option<Chosen> {
 
 /// The CPU on which a thread runs, or ran last.
 pub(super) fn cpu(host: &HostRoot, pid: u32, tid: u32) -> Option<CpuId> {
-    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok()??;
+    let text = threads::stat(host, pid, tid)?;
     Some(CpuId(Stat::parse(&text)?.field(39)?.parse().ok()?))
 }
 
 /// Whether a thread has a CPU or waits for one.
 pub(super) fn is_runnable(host: &HostRoot, pid: u32, tid: u32) -> bool {
-    let text = host.read(&format!("/proc/{pid}/task/{tid}/stat")).ok().flatten().unwrap_or_default();
-    Stat::parse(&text).and_then(|stat| stat.field(3)) == Some("R")
+    let text = threads::stat(host, pid, tid).unwrap_or_default();
+    Stat::parse(&text).is_some_and(|stat| stat.is_runnable())
 }
 
 fn processes_of(host: &HostRoot, folder: &Path, depth: usize, found: &mut Vec<u32>) {

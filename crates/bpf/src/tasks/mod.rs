@@ -356,7 +356,7 @@ impl TaskWatch {
         if std::mem::replace(&mut self.has_looked, true) && is_reported {
             return Ok(());
         }
-        // The programs would see one that waits for its CPU only at its next wake-up.
+        // Without a slot, a thread that waits for its CPU is seen only at its next wake-up.
         let chosen = choose::chosen(&self.host, &self.target);
         let left: Vec<u32> = match self.target {
             TaskTarget::Group(_) => {

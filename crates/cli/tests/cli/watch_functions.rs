@@ -108,7 +108,7 @@ fn without_frame_pointers_and_tables_the_function_itself_is_named() {
     assert!(share(&own, is_it) >= 0.8, "{own:#?}");
 }
 
-/// A root folder with the program, which needs no libraries; built by that compiler.
+/// Compiles the program statically, into a root folder of its own; the path of the folder.
 fn own_root(compiler: &str, folder: &TempDir) -> Option<String> {
     let root = folder.path().join("root");
     std::fs::create_dir(&root).unwrap();

@@ -1,11 +1,8 @@
 //! From which pass of a chain's first mark an end came: back over wake-ups, to a thread that had passed this mark.
 
-use super::path::Paths;
+use super::path::{Paths, WAKES_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::recording::Waker;
-
-/// The most wake-ups that are followed for one end.
-const WAKES_MAX: usize = 256;
 
 /// The moments at which each thread passed the first mark, in the order of time.
 pub type Begins = BTreeMap<u32, Vec<u64>>;
@@ -80,23 +77,25 @@ mod tests {
         Paths::new(&recordings, &surroundings).origin(end.0, end.1, &begins)
     }
 
+    /// The timer of 1 wakes it twice. The first time, it wakes 2.
+    fn woken_twice(then: &[Segment]) -> Vec<Segment> {
+        let first =
+            [waking(90, 1, 0), waking(110, 2, 1), ran(95, 115, 1), waking(190, 1, 0), ran(195, 215, 1)];
+        [&first[..], then].concat()
+    }
+
     /// First (1) wakes one of two workers (2, 3), and each wakes last (4).
     #[test]
     fn the_first_of_two_overlapping_instances_is_found_although_it_ends_last() {
-        let segments = vec![
-            waking(90, 1, 0),
-            waking(110, 2, 1),
-            ran(95, 115, 1),
-            waking(190, 1, 0),
+        let segments = woken_twice(&[
             waking(210, 3, 1),
-            ran(195, 215, 1),
             waking(300, 4, 3),
             ran(216, 301, 3),
             ran(302, 310, 4),
             waking(500, 4, 2),
             ran(311, 501, 2),
             ran(502, 510, 4),
-        ];
+        ]);
         let begins: &[(u32, &[u64])] = &[(1, &[100, 200])];
         assert_eq!(origin(segments.clone(), begins, (4, 305)), Some((1, 200)));
         assert_eq!(origin(segments, begins, (4, 505)), Some((1, 100)));
@@ -105,16 +104,7 @@ mod tests {
     #[test]
     fn a_thread_that_gets_an_answer_is_followed_to_the_thread_that_answered() {
         // 1 asks at 100 and at 200; 2 answers the first question at 300.
-        let segments = vec![
-            waking(90, 1, 0),
-            waking(110, 2, 1),
-            ran(95, 115, 1),
-            waking(190, 1, 0),
-            ran(195, 215, 1),
-            waking(300, 1, 2),
-            ran(216, 301, 2),
-            ran(302, 310, 1),
-        ];
+        let segments = woken_twice(&[waking(300, 1, 2), ran(216, 301, 2), ran(302, 310, 1)]);
         assert_eq!(origin(segments, &[(1, &[100, 200])], (1, 305)), Some((1, 100)));
     }
 

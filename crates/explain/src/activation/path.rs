@@ -16,7 +16,7 @@ use whylate_core::recording::Waker;
 use whylate_core::result::{Cause, CauseKind as Kind, ChainDoing as Does, ChainPart};
 
 /// The most wake-ups that are followed.
-const WAKES_MAX: usize = 256;
+pub(super) const WAKES_MAX: usize = 256;
 /// A thread that is woken while it leaves the CPU sleeps although it still seems to run.
 const RACE_NS: u64 = 50_000;
 /// Shorter interrupts belong to the thread that they interrupt.

@@ -152,18 +152,17 @@ fn held_by_is_not_released_by() {
     assert_eq!(blocked(None, Waker::Interrupt).actor, None);
 }
 
-#[test]
-fn a_lock_whose_holder_was_preempted_says_by_whom() {
-    let ran = |from_ns, to_ns, pid, command: &str, was_runnable| Segment {
+fn ran(from_ns: u64, to_ns: u64, pid: u32, command: &str, was_runnable: bool) -> Segment {
+    let thread = thread(pid, 10, command);
+    Segment {
         from_ns,
         to_ns,
-        what: Activity::Thread {
-            thread: thread(pid, 10, command),
-            process: pid,
-            was_runnable,
-            next_priority: 20,
-        },
-    };
+        what: Activity::Thread { thread, process: pid, was_runnable, next_priority: 20 },
+    }
+}
+
+#[test]
+fn a_lock_whose_holder_was_preempted_says_by_whom() {
     let wait = Wait::Lock {
         address: 0x10,
         name: None,
@@ -194,16 +193,6 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
 
 #[test]
 fn a_waker_that_was_preempted_says_by_whom() {
-    let ran = |from_ns, to_ns, pid, command: &str, was_runnable| Segment {
-        from_ns,
-        to_ns,
-        what: Activity::Thread {
-            thread: thread(pid, 10, command),
-            process: pid,
-            was_runnable,
-            next_priority: 20,
-        },
-    };
     let of = |holder_moved: bool| {
         let wait = Wait::Inside { call: "futex".to_owned(), object: Object::Word(0x10, None) };
         let waker = Waker::Thread(7, "logger".to_owned());

@@ -274,10 +274,10 @@ impl Accountant<'_> {
             return;
         };
         let waker = |index| Who { pid: Some(pid), priority: self.labeller.priorities.at(pid, index) };
-        if first.came.at_ns > from && first.left.is_none() {
-            self.wait(waker(first.came.index), first.came.cpu, from, first.came.at_ns, depth + 1);
-        } else if let Some(left) = first.left.filter(|left| left.at_ns > from) {
-            self.walk(phase, who, left.cpu, from, left.at_ns);
+        match first.left {
+            None => self.wait(waker(first.came.index), first.came.cpu, from, first.came.at_ns, depth + 1),
+            Some(left) if left.at_ns > from => self.walk(phase, who, left.cpu, from, left.at_ns),
+            Some(_) => {}
         }
         for (nth, stint) in stints.iter().enumerate().rev() {
             if let Some(left) = stint.left {

@@ -77,7 +77,7 @@ impl Label {
         Self { blame: Blame { actor: None, pid: None, ..self.blame }, ..self }
     }
 
-    /// The task waited for the thread of that name, to which this happened.
+    /// The same for a thread called `name`, for which the task waited.
     pub(crate) fn on_behalf(mut self, name: String) -> Self {
         if !self.blame.evidence.is_empty() {
             let evidence = self.blame.evidence.replace("the late task", &name).replace("the task", &name);

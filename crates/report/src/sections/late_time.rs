@@ -4,6 +4,7 @@ use crate::pictures::{SharePart, ShareRow, Shares, class_name};
 use crate::section::Section;
 use crate::worst::{self, LateBy};
 use std::collections::BTreeMap;
+use whylate_core::SeriesName;
 use whylate_core::figure::{counted, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
 use whylate_core::result::{CauseClass, CellResult, NOT_EXPLAINED, RunResult, late_kinds};
@@ -20,9 +21,6 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let section = Section::new("late-time", format!("Late time of {name} by cause"));
     section.with(Shares { rows }).unless_empty()
 }
-
-/// Series of watched threads.
-const TASK: &str = "task/";
 
 const NOT_KNOWN: &str = class_name(CauseClass::Unknown);
 
@@ -54,7 +52,7 @@ fn bar(cell: &CellResult, series: &str) -> Option<ShareRow> {
         true => format!(", most by {} ({})", top.name, share(top.share)),
         false => format!(", most {NOT_EXPLAINED} ({})", share(top.share)),
     });
-    let of = if series.starts_with(TASK) { basis } else { counted(spikes, "spike") };
+    let of = if SeriesName::of(series).is_of_user() { basis } else { counted(spikes, "spike") };
     (spikes > 0).then(|| ShareRow {
         label: cell.name.clone(),
         parts: classes.into_iter().map(part).collect(),

@@ -380,9 +380,7 @@ impl Steps {
             }
         }
         let goal = &self.registration.goal;
-        let is_of_user = goal.series.as_ref().and_then(|series| SeriesName::of(series).facts());
-        let is_of_user = is_of_user.is_some_and(|facts| facts.is_of_user());
-        let why = match is_of_user {
+        let why = match goal.series.as_ref().is_some_and(|series| SeriesName::of(series).is_of_user()) {
             true => ": no response of the watched thread was recorded (it did not run, or has ended)",
             false => "",
         };

@@ -5,7 +5,7 @@ use super::causes::Causes;
 use super::chains::ChainSums;
 use super::hours::Hours;
 use super::noise::NoiseData;
-use super::shape::{Shapes, is_of_user};
+use super::shape::Shapes;
 use super::triggers::Triggers;
 use crate::info::RunInfo;
 use crate::latency_records::Line;
@@ -91,7 +91,7 @@ impl CellData {
     /// Takes the explanation of a spike.
     pub(super) fn add_causes(&mut self, key: &RowKey, explained: SpikeCauses, shapes: &Shapes) -> Taken {
         let name = SeriesName::of(&key.probe);
-        if is_of_user(name) && name.part.is_none() {
+        if name.is_of_user() && name.part.is_none() {
             // Intervals arrive before the causes of their time.
             let span = self.spans.get(&(name.probe.to_owned(), key.repeat));
             self.hours.add(name.probe, &key.probe, span.map_or(0, |span| span.0), &explained);
@@ -398,9 +398,7 @@ fn late_responses(sums: &mut BTreeMap<String, LateSum>, probe: &ProbeResult) -> 
         let late = probe.cpus.iter().filter(is_it).filter_map(|cpu| cpu.get(OVERRUNS)).sum();
         LateResponses::new(name, late, sum)
     };
-    let is_own = |name: &&String| SeriesName::of(name).probe == probe.probe;
-    let own: Vec<String> = sums.keys().filter(is_own).cloned().collect();
-    own.into_iter().filter_map(|name| sums.remove_entry(&name)).map(of_series).collect()
+    sums.extract_if(.., |name, _| SeriesName::of(name).probe == probe.probe).map(of_series).collect()
 }
 
 type Throttled = BTreeMap<(String, CpuId), Throttling>;

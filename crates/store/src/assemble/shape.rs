@@ -58,18 +58,18 @@ impl Shapes {
 
     /// How many of the largest spikes of a series on a CPU are kept.
     pub(super) fn spikes_kept_of(&self, name: SeriesName<'_>) -> usize {
-        if is_of_user(name) { self.tasks_kept } else { self.spikes_kept }
+        if name.is_of_user() { self.tasks_kept } else { self.spikes_kept }
     }
 
     /// The deadline of the responses of a watched thread, or of a chain.
     pub(super) fn deadline_of(&self, name: SeriesName<'_>) -> Option<Nanos> {
-        let series = name.series.filter(|_| is_of_user(name))?;
+        let series = name.series.filter(|_| name.is_of_user())?;
         if self.plan.is_chain(series) { self.plan.deadline_of_chain(series) } else { self.plan.deadline() }
     }
 
     /// How many of the largest spikes of `probe` are kept in total.
     pub(super) fn spikes_kept_in(&self, probe: &str) -> usize {
-        if is_of_user(SeriesName::of(probe)) { usize::MAX } else { self.spikes_kept }
+        if SeriesName::of(probe).is_of_user() { usize::MAX } else { self.spikes_kept }
     }
 
     fn add(&mut self, name: String, probe: &ProbePlan, cpus: &CpuSet) {
@@ -113,9 +113,4 @@ impl Shapes {
         let whole = name.whole().to_string();
         self.names.iter().position(|known| *known == whole).unwrap_or(self.names.len())
     }
-}
-
-/// Whether each series belongs to a thread of the user.
-pub(super) fn is_of_user(name: SeriesName<'_>) -> bool {
-    name.facts().is_some_and(|facts| facts.is_of_user())
 }

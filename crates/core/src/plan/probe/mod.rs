@@ -133,6 +133,11 @@ impl SeriesName<'_> {
         let whole = facts_of(self.probe, self.series)?;
         Some(if self.part.is_some() { whole.of_part() } else { whole })
     }
+
+    /// Whether it belongs to a thread of the user.
+    pub fn is_of_user(&self) -> bool {
+        self.facts().is_some_and(|facts| facts.is_of_user())
+    }
 }
 
 words! {

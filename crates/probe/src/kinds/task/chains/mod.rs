@@ -192,7 +192,7 @@ impl ChainWatch {
         watch: &Source,
         lanes: &mut Lanes,
     ) -> Result<(), ProbeError> {
-        let mut origins = None;
+        let mut known = None;
         while let Some(pass) = self.all[nth].queued.front() {
             let one = &self.all[nth];
             let is_begin = pass.rule == one.rules[0];
@@ -202,12 +202,10 @@ impl ChainWatch {
                     break;
                 }
                 let end = (pass.thread, pass.at_ns);
-                let known = match origins.take() {
-                    Some(known) => known,
-                    None => self.origins(nth, ripe_ns, watch)?,
-                };
-                origin = known.get(&end).copied().flatten();
-                origins = Some(known);
+                if known.is_none() {
+                    known = Some(self.origins(nth, ripe_ns, watch)?);
+                }
+                origin = known.as_ref().and_then(|known| known.get(&end).copied());
             }
             let one = &mut self.all[nth];
             let Some(pass) = one.queued.pop_front().filter(|pass| one.joiner.is_joined(pass)) else {
@@ -230,7 +228,7 @@ impl ChainWatch {
         nth: usize,
         ripe_ns: u64,
         watch: &Source,
-    ) -> Result<BTreeMap<Pass, Option<Pass>>, ProbeError> {
+    ) -> Result<BTreeMap<Pass, Pass>, ProbeError> {
         let one = &mut self.all[nth];
         let mut begins = one.joiner.begins();
         let mut ends = Vec::new();
@@ -242,7 +240,7 @@ impl ChainWatch {
             }
         }
         let found = watch.origins(&ends, &begins)?;
-        Ok(ends.into_iter().zip(found).collect())
+        Ok(ends.into_iter().zip(found).filter_map(|(end, origin)| Some((end, origin?))).collect())
     }
 
     fn explain(
