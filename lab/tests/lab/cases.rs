@@ -13,7 +13,7 @@ const PLANTED: u64 = 10;
 /// What the driver of virtio-gpu does in the thread of its interrupt.
 const DRIVER_FUNCTION: &str = "virtio_gpu_ctrl_ack";
 /// How long interrupts are disabled there.
-const DRIVER_STALL_NS: u64 = 60_000_000;
+const DRIVER_STALL_NS: u64 = 150_000_000;
 
 pub(crate) fn tests() -> Vec<LabTest> {
     let mut tests = Vec::new();
@@ -138,9 +138,9 @@ fn buffers(guest: &mut Guest) -> Result<(), LabError> {
 /// A thread of the kernel that keeps interrupts disabled where the task runs, while the CPU draws there.
 fn drawing(guest: &mut Guest) -> Result<(), LabError> {
     let before = format!(
-        "modprobe vgem\n{LOAD_PLANT}sh -c 'while :; do echo \"irq-off 60ms cpu=1 count=1\" >/proc/plant; sleep 0.3; done' & background=$!"
+        "modprobe vgem\n{LOAD_PLANT}sh -c 'while :; do echo \"irq-off 150ms cpu=1 count=1\" >/proc/plant; sleep 0.3; done' & background=$!"
     );
-    let sets = ["cell=[{name=\"graphics\",loads=[\"graphics\"]}]", "duration=2s", "trace.above=30ms"];
+    let sets = ["cell=[{name=\"graphics\",loads=[\"graphics\"]}]", "duration=2s", "trace.above=80ms"];
     let result = run(guest, "graphics", &before, &sets)?;
     let cell = &result["cells"][0];
     assert!(cell["skipped"].is_null(), "{cell}");
@@ -296,7 +296,7 @@ fn stall_in_interrupt_thread(guest: &mut Guest) -> Result<(), LabError> {
         "cell=[{name=\"graphics\",loads=[\"graphics\"],treatments=[\"interrupts-here\"]},\
          {name=\"graphics-elsewhere\",loads=[\"graphics-elsewhere\"],treatments=[\"interrupts-elsewhere\"]}]",
         "duration=4s",
-        "trace.above=30ms",
+        "trace.above=80ms",
     ];
     let result = run(guest, "graphics", &before, &sets)?;
     // Without PREEMPT_RT this thread does not exist: the driver works in the interrupt itself.

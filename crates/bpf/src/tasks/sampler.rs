@@ -75,6 +75,7 @@ impl Sampler {
             cpus: cpus.clone(),
             clocks: BTreeMap::new(),
             ordinary: None,
+            was_late: false,
             times: 0,
         };
         let is_over = Arc::new(AtomicBool::new(false));
@@ -83,6 +84,7 @@ impl Sampler {
         let run = move || {
             // Where it would be behind the watched thread on its CPU, the scheduler has it run on another one at once.
             let _ = schedule::schedule_this_thread(Scheduling::Fifo(1));
+            clocks.open();
             while !stops.load(Relaxed) {
                 std::thread::sleep(every);
                 clocks.look(clock::now().0);
@@ -109,10 +111,11 @@ struct Clocks {
     limit_ns: u64,
     every_ns: u64,
     cpus: CpuSet,
-    /// Of CPUs on which a thread was late.
     clocks: BTreeMap<CpuId, Clock>,
     /// From when to when ordinary runs are sampled: now or next.
     ordinary: Option<(u64, u64)>,
+    /// Whether a thread was late so far.
+    was_late: bool,
     times: u32,
 }
 
@@ -122,29 +125,33 @@ struct Clock {
     /// Since when it is on.
     on_ns: Option<u64>,
     paused_until_ns: u64,
+    /// Whether a thread was late on this CPU so far.
+    was_late: bool,
 }
 
 impl Clocks {
+    /// Opens all clocks before a thread is late: opening one takes so long that the samples of the first late run would be missing.
+    fn open(&mut self) {
+        for cpu in self.cpus.iter() {
+            let clock = SampleClock::open(cpu, self.every_ns, self.program.as_fd()).ok();
+            self.clocks.insert(cpu, Clock { clock, on_ns: None, paused_until_ns: 0, was_late: false });
+        }
+    }
+
     fn look(&mut self, now_ns: u64) {
         let is_ordinary = self.samples_ordinary(now_ns);
-        for cpu in self.cpus.iter() {
+        for (cpu, clock) in &mut self.clocks {
             let word = |word: usize| self.words.words()[cpu.0 as usize * STATE_WORDS + word].load(Relaxed);
             let is_late = is_late(word(RUNS_SINCE_WORD), word(USUAL_RUN_WORD), self.limit_ns, now_ns);
-            if !is_late && !self.clocks.contains_key(&cpu) {
-                continue;
-            }
-            let known = self.clocks.entry(cpu).or_insert_with(|| Clock {
-                clock: SampleClock::open(cpu, self.every_ns, self.program.as_fd()).ok(),
-                on_ns: None,
-                paused_until_ns: 0,
-            });
-            known.turn(is_late, is_ordinary, now_ns);
+            clock.was_late |= is_late;
+            self.was_late |= is_late;
+            clock.turn(is_late, is_ordinary && clock.was_late, now_ns);
         }
     }
 
     /// Whether ordinary runs are sampled now.
     fn samples_ordinary(&mut self, now_ns: u64) -> bool {
-        if self.limit_ns < ORDINARY_LIMIT_NS || self.clocks.is_empty() {
+        if self.limit_ns < ORDINARY_LIMIT_NS || !self.was_late {
             return false;
         }
         let (from_ns, to_ns) = *self.ordinary.get_or_insert((now_ns, now_ns + ORDINARY_NS));

@@ -29,7 +29,7 @@ const CALLS_MAX: usize = 96;
 const CALLS_PART: usize = 50;
 /// What Java needs for names of methods and their callers; its map has what was compiled until then.
 const JAVA: &str = "start java with -XX:+PreserveFramePointer, and run `jcmd PID Compiler.perfmap` (JDK 17) \
-                    during the watch";
+                    during the watch, again whenever Java has compiled more";
 /// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
@@ -56,6 +56,10 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         long.map(|it| Sampled { stacks: it.stacks.iter().map(|it| &it[..]).collect(), ns: it.sampled_ns });
     let among = long.as_ref().and_then(|long| {
         let found = hottest(&long.functions(usual), long)?;
+        // All code without names counts as one function, which says less than a name that the samples of this activation show.
+        if !found.0.is_named && here.has_names() {
+            return None;
+        }
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
     // What all of its samples show and ordinary activations never do is more than what its long activations have in common.
@@ -96,6 +100,12 @@ struct Sampled<'a> {
 }
 
 impl Sampled<'_> {
+    /// Whether most samples have the name of the function that ran.
+    fn has_names(&self) -> bool {
+        let named = self.stacks.iter().filter(|stack| stack.first().is_some_and(|frame| frame.is_named));
+        named.count() * 2 > self.stacks.len()
+    }
+
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
         own.evidence.push(format!(
             "{} of {} {of} were in {}",
@@ -437,6 +447,14 @@ mod tests {
         };
         assert_eq!(own(2).as_deref(), Some("plan"), "its other long activations did something else");
         assert_ne!(own(1).as_deref(), Some("plan"), "one sample says little");
+        let mut compiled = stack("code+1 loop main");
+        compiled[0].is_named = false;
+        let long = Profile { stacks: vec![compiled; 12], sampled_ns: 40_000 };
+        let habits = Habits { long, ..habits };
+        let named = compared_with(&["plan code+1 loop main"; 3], Some(habits.clone()));
+        assert_eq!(named.function.as_deref(), Some("plan"), "code without names is no function");
+        let unnamed = compared_with(&["code+1 loop main"; 3], Some(habits));
+        assert_eq!(unnamed.function.as_deref(), Some("code+1"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::inbox::Come;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
-use whylate_bpf::tasks::Activation;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use whylate_bpf::tasks::{Activation, Doing, Stage};
 use whylate_core::order::InOrder;
 use whylate_core::result::{TriggerMoment, TriggerRecord, TriggerThread};
 
@@ -69,6 +69,15 @@ impl MomentCandidate {
             None => u64::MAX,
         };
         self.activation.response_ns().saturating_sub(usual_ns)
+    }
+
+    /// How long it waited while one of these threads had its CPU.
+    fn behind_ns(&self, threads: &BTreeSet<u32>) -> u64 {
+        let is_behind = |stage: &&Stage| match &stage.what {
+            Doing::Waking { previous: by, .. } | Doing::Preempted { by, .. } => threads.contains(&by.pid),
+            Doing::Running | Doing::Unseen | Doing::Blocked { .. } => false,
+        };
+        self.activation.stages.iter().filter(is_behind).map(Stage::length_ns).sum()
     }
 
     /// What a moment says of it.
@@ -217,10 +226,13 @@ impl Moments {
 }
 
 /// Those that are explained: late ones first, and of these the one with the most time above its thread's median. A ratio would
-/// prefer a helper thread whose median is a few microseconds.
+/// prefer a helper thread whose median is a few microseconds. While another of these threads has the CPU, that one is the late one.
 pub(super) fn choose(mut candidates: Vec<MomentCandidate>) -> Vec<MomentCandidate> {
-    candidates
-        .order_by_key(|one| Reverse((one.described().late, one.excess_ns(), one.activation.response_ns())));
+    let threads: BTreeSet<u32> = candidates.iter().map(|one| one.activation.thread.pid).collect();
+    candidates.order_by_key(|one| {
+        let own_ns = one.excess_ns().saturating_sub(one.behind_ns(&threads));
+        Reverse((one.described().late, own_ns, one.activation.response_ns()))
+    });
     candidates.truncate(THREADS_MAX);
     candidates
 }
@@ -228,7 +240,7 @@ pub(super) fn choose(mut candidates: Vec<MomentCandidate>) -> Vec<MomentCandidat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use whylate_bpf::tasks::{Doing, Stage, Thread};
+    use whylate_bpf::tasks::{Budget, Thread};
     use whylate_core::CpuId;
 
     const MS: u64 = 1_000_000;
@@ -315,6 +327,11 @@ mod tests {
             choose(all).iter().map(MomentCandidate::described).map(|it| (it.thread, it.late)).collect();
         let of = |name: &str, late| (name.to_owned(), late);
         assert_eq!(found, [of("t4", true), of("t2", true), of("t5", true), of("t1", false), of("t3", false)]);
+        let mut behind = candidate(6, 9, Some(1));
+        let by = Thread { pid: 2, priority: 50, command: "planner".to_owned() };
+        behind.activation.stages[0].what = Doing::Preempted { by, budget: Budget::Left };
+        let first = choose(vec![behind, candidate(2, 4, Some(1))]).remove(0);
+        assert_eq!(first.thread, "t2", "the other one waited for it");
         assert_eq!(choose((0..20).map(|pid| candidate(pid, 1, Some(1))).collect()).len(), THREADS_MAX);
     }
 
