@@ -498,6 +498,8 @@ ALWAYS_INLINE void task_comes(void *ctx, struct cpu_state *state, struct task_sl
 		slot->ready_ns = 0;
 	}
 	slot->woken = slot->waking;
+	/* One wake-up begins one run: if the next wake-up is not shown, this one must not be taken for it. */
+	slot->waking_ns = 0;
 	slot->run_ns = now_ns;
 	state->runs_since_ns = now_ns - slot->ran_ns;
 	state->usual_run_ns = slot->usual_run_ns;
@@ -701,6 +703,7 @@ ALWAYS_INLINE void task_leaves(struct cpu_state *state, struct task_slot *slot, 
 	if (is_woken_unseen) {
 		slot->ready_ns = slot->waking_ns;
 		slot->woken = slot->waking;
+		slot->waking_ns = 0;
 		slot->previous = 0;
 	}
 	if (UNLIKELY(slot->call_ns))
