@@ -379,8 +379,10 @@ quantities! {
     /// Width of the buckets of the quantiles, if they are coarser than the figures suggest: the true quantile is at
     /// most the figure, and at least the figure less this width.
     BUCKET_NS: u64 = "bucket_ns", Ns, Derived;
-    /// Samples above the end of another tool's histogram: a quantile among these samples is at least that end.
+    /// Samples above the end of another tool's histogram: a quantile among these samples is at least that end, and absent.
     ABOVE_HISTOGRAM: u64 = "above_histogram", Count, Derived;
+    /// The end of another tool's histogram, if samples are above it.
+    HISTOGRAM_END_NS: u64 = "histogram_end_ns", Ns, Derived;
 }
 
 impl Serialize for Quantities {

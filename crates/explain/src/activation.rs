@@ -29,7 +29,7 @@ pub use path::{Ends, Path, Paths, path_causes};
 use waits::{behind, blocked};
 
 use crate::blame::piece::{Blame, Piece, may_run_before};
-use crate::confidence::{CONCLUDED, POSSIBLE, RECORDED, STATED};
+use crate::confidence::{CONCLUDED, POSSIBLE, RECORDED, SEEN, STATED};
 use crate::segments::{self, Activity, Recording, Segment, Surroundings, Window, causes_of, pieces};
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
@@ -193,11 +193,15 @@ fn complete(piece: &mut Piece<()>, what: &Doing, known_ns: u64, priority: i32, s
     let is_interrupt = matches!(kind, Kind::Irq | Kind::Softirq | Kind::Nmi | Kind::Ipi);
     match what {
         Doing::Running if !is_interrupt && kind != Kind::Lock => {
-            piece.blame = Blame::new(
-                Kind::OwnWork,
-                RECORDED,
-                "the task had the CPU, and nothing else was recorded on this CPU",
-            );
+            let (confidence, evidence) = match surroundings.is_virtual {
+                true => (
+                    SEEN,
+                    "the task had the CPU, and nothing else was recorded on this CPU; a hypervisor may have stopped \
+                     the CPU meanwhile",
+                ),
+                false => (RECORDED, "the task had the CPU, and nothing else was recorded on this CPU"),
+            };
+            piece.blame = Blame::new(Kind::OwnWork, confidence, evidence);
         }
         Doing::Preempted { by, .. }
             if matches!(kind, Kind::Hardware | Kind::HostStall | Kind::Unattributed | Kind::PageFault) =>

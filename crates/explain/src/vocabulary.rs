@@ -403,6 +403,11 @@ pub(crate) fn is_edge(name: &str) -> bool {
     class_of(name) == Class::UserEdge || starts_with_any(name, STARTS)
 }
 
+/// Whether a task that sleeps until a moment sets its timer in this function.
+pub(crate) fn sets_timer(name: &str) -> bool {
+    starts_with_any(name, &["do_nanosleep", "hrtimer_nanosleep", "hrtimer_start", "__hrtimer_start"])
+}
+
 /// Whether only the guest of a hypervisor has this name.
 pub(crate) fn is_of_guest(name: &str) -> bool {
     #[rustfmt::skip]

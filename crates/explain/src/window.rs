@@ -13,7 +13,7 @@ const EVENTS_MAX: usize = 3 << 17;
 /// The window begins at most this long before the expected moment, and twice the latency.
 const BEFORE_NS: u64 = 20_000_000;
 /// How much is read before the task's last switch away: what it did just before, which takes longer under heavy tracing.
-const MARGIN_NS: u64 = 1_000_000;
+pub(crate) const MARGIN_NS: u64 = 1_000_000;
 /// How long before the window armed timers are remembered: a tick of 100 Hz.
 const ARMED_BEFORE_NS: u64 = 10_000_000;
 /// How much is read after the actual moment, for stacks that are recorded late.

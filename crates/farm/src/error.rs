@@ -11,7 +11,7 @@ pub enum FarmError {
     #[error("{0}: {1}")]
     Refused(String, String),
     /// The storage refused or could not be reached.
-    #[error("{0}: {cause}", cause = first_cause(.1))]
+    #[error("{0}: {cause}", cause = of_storage(.1))]
     Storage(String, object_store::Error),
     /// The same run, pushed before with other requests.
     #[error("{0}: the lake's copy of this run does not list this mismatch: {1}; push with `--replace`")]
@@ -37,10 +37,10 @@ pub enum FarmError {
     /// An object that is missing, or differs from its manifest.
     #[error("{0} is damaged in the lake: {1}; push the run again with `--replace`")]
     Damaged(String, String),
-    #[error("{1}: cannot {0}: {2}")]
+    #[error("{1}: cannot {0}: {cause}", cause = of_io(.2))]
     Io(&'static str, PathBuf, #[source] io::Error),
     #[error(transparent)]
-    Run(#[from] StoreError),
+    Run(StoreError),
     /// An engine that is not installed: its name, its module, the Python that was used.
     #[error(
         "{0} is not installed: `{2} -m pip install {1}`{java}, or name a Python that has it in WHYLATE_QUERY_PYTHON",
@@ -85,12 +85,32 @@ impl FarmError {
     }
 }
 
-/// The root cause of an error: all errors above it repeat it.
-fn first_cause(error: &object_store::Error) -> String {
-    last_cause(error).to_string()
+impl From<StoreError> for FarmError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            // `StoreError` advises how to continue a measurement.
+            StoreError::DiskFull(path, error) => Self::Io("write", path, error),
+            other => Self::Run(other),
+        }
+    }
 }
 
-/// The error that has no cause.
+fn of_storage(error: &object_store::Error) -> String {
+    full_disk(error).unwrap_or_else(|| last_cause(error).to_string())
+}
+
+fn of_io(error: &io::Error) -> String {
+    full_disk(error).unwrap_or_else(|| error.to_string())
+}
+
+/// What to do if the root cause of an error is a full disk; `None` if it is not.
+fn full_disk(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let cause = last_cause(error).downcast_ref::<io::Error>()?;
+    let is_full = matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    is_full.then(|| format!("the disk is full ({cause}): free some space, then try again"))
+}
+
+/// The error that has no cause: all errors above it repeat it.
 pub(crate) fn last_cause<'e>(
     error: &'e (dyn std::error::Error + 'static),
 ) -> &'e (dyn std::error::Error + 'static) {
@@ -109,5 +129,33 @@ pub(crate) trait At<T> {
 impl<T> At<T> for io::Result<T> {
     fn at(self, action: &'static str, path: impl Into<PathBuf>) -> Result<T, FarmError> {
         self.map_err(|error| FarmError::Io(action, path.into(), error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the storage reports it: wrapped in its own error, which is wrapped in one of input and output.
+    #[test]
+    fn a_full_disk_is_named_at_each_level() {
+        let full = || io::Error::from_raw_os_error(28);
+        let of_storage =
+            || object_store::Error::Generic { store: "LocalFileSystem", source: Box::new(full()) };
+        let wrapped = io::Error::other(of_storage());
+        for error in [
+            FarmError::Storage("lake/x".to_owned(), of_storage()),
+            FarmError::Io("send", "lake/x".into(), wrapped),
+            FarmError::from(StoreError::DiskFull("lake/x".into(), full())),
+        ] {
+            let said = error.to_string();
+            assert!(
+                said.starts_with("lake/x: ") && said.contains("the disk is full (No space left"),
+                "{said}"
+            );
+            assert!(said.ends_with("free some space, then try again") && !said.contains("Generic"), "{said}");
+        }
+        let other = FarmError::Io("send", "lake/x".into(), io::Error::other("no route"));
+        assert_eq!(other.to_string(), "lake/x: cannot send: no route");
     }
 }

@@ -93,10 +93,9 @@ impl FarmFile {
         Ok(farm)
     }
 
-    /// The labels of a machine, `KEY=VALUE` separated by spaces; empty if it has none.
-    pub fn labels_of(&self, host: &str) -> String {
-        let labels = self.hosts.iter().filter(|it| it.name == host).flat_map(|it| &it.labels);
-        labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    /// The machine of this name.
+    pub fn host(&self, name: &str) -> Option<&Host> {
+        self.hosts.iter().find(|host| host.name == name)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -140,6 +139,14 @@ impl FarmFile {
             Some(bad) => Err(format!("`{bad}` has characters that cannot be passed to a script")),
             None => Ok(()),
         }
+    }
+}
+
+impl Host {
+    /// Its labels, `KEY=VALUE` separated by spaces; empty if it has none.
+    pub fn labels(&self) -> String {
+        let labels = self.labels.iter().map(|(key, value)| format!("{key}={value}"));
+        labels.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -247,10 +254,8 @@ mod tests {
         assert_eq!((farm.program.as_str(), farm.cpus), ("/usr/bin/whylate", 2));
         let two = FARM.replace("{ arch", "{ soc = \"rk3588\", arch");
         let farm = FarmFile::parse("farm.toml", &two).unwrap();
-        assert_eq!(
-            (farm.labels_of("a").as_str(), farm.labels_of("b").as_str()),
-            ("arch=arm64 soc=rk3588", "")
-        );
+        assert_eq!(farm.host("a").unwrap().labels(), "arch=arm64 soc=rk3588");
+        assert!(farm.host("b").is_none());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::process::Command;
 use whylate_core::Plan;
 use whylate_core::plan::Source;
 use whylate_core::result::RunState;
-use whylate_farm::{AnswerRows, Asked, Engine, FarmError, Lake, Push, library};
+use whylate_farm::{AnswerRows, Asked, Engine, FarmError, FarmFile, Lake, Push, library};
 use whylate_testing::{Need, skip};
 
 /// The statement of docs/FARM.md that makes one file for each table.
@@ -359,4 +359,37 @@ fn a_machine_whose_name_is_not_valid_in_a_lake_gets_another() {
     // A valid name is never replaced.
     let other = make_run(folder.path(), "a", "6.12", 1, 2000);
     assert_eq!(lake.push(&other, &named("board-1")).unwrap().run.host, "a");
+}
+
+#[test]
+fn a_farm_file_gives_labels_and_the_kernel_of_its_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = make_run(folder.path(), "a", "6.18.3", 1, 2000);
+    let place = folder.path().join("lake");
+    let lake = Lake::open(place.to_str().unwrap(), true).unwrap();
+    let with = |host: &str, replace: bool, kernel: Option<&str>| {
+        let text = format!(
+            "name = \"rack\"\nlake = \"/srv\"\n[[host]]\nname = \"{host}\"\nkernel = \"6.12\"\nlabels = {{ soc = \"n100\" }}\n"
+        );
+        let farm = Some(FarmFile::parse("farm.toml", &text).unwrap());
+        let asked = Asked { kernel: kernel.map(str::to_owned), ..Asked::default() };
+        lake.push(&run, &Push { replace, asked, farm }).unwrap()
+    };
+    let manifest = || {
+        let text = std::fs::read(place.join("runs/a").join(run.file_name().unwrap()).join("manifest.json"));
+        let manifest: Value = serde_json::from_slice(&text.unwrap()).unwrap();
+        manifest["labels"].as_str().unwrap_or_default().to_owned()
+    };
+    let pushed = with("a", false, None);
+    assert_eq!(pushed.mismatches, ["kernel: 6.12 was requested, 6.18.3 ran"]);
+    assert!(!pushed.is_stranger);
+    assert_eq!(manifest(), "soc=n100");
+    assert!(with("a", true, Some("6.18")).mismatches.is_empty(), "a request comes before the farm file");
+    // A repaired run keeps its labels.
+    let repaired = lake.push(&run, &Push { replace: true, ..Push::default() }).unwrap();
+    assert!(repaired.objects > 1 && !repaired.is_stranger);
+    assert_eq!(manifest(), "soc=n100");
+    let stranger = with("b", true, None);
+    assert!(stranger.is_stranger && stranger.mismatches.is_empty(), "{:?}", stranger.mismatches);
+    assert_eq!(manifest(), "soc=n100");
 }

@@ -1,8 +1,10 @@
 //! cyclictest's histogram (`-h`, `--histfile`) and its lines of threads.
 
 use crate::lines::{ToolLine, ToolLines, Word};
+use crate::options;
 use crate::series::ToolSeries;
 use crate::{Imported, Problem};
+use whylate_core::figure::nanoseconds;
 use whylate_core::order::InOrder;
 
 pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
@@ -11,7 +13,13 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     }
     let series = from_histogram(lines)?;
     let remark = "the text does not say on which CPU a thread ran: the figures are listed by thread number, not by CPU";
-    Ok(Imported { probe: "timer", series, remarks: vec![remark.to_owned()], ..Imported::default() })
+    // Without -q, the lines of threads stand before the histogram.
+    let threads = lines.iter().filter_map(|line| thread_line(line, line.behind("T:")?).ok());
+    let threads: Vec<ThreadLine> = threads.collect();
+    // cyclictest prints each line of a thread again and again: only the last one counts.
+    let last = threads.iter().rev().take(series.len());
+    let remarks = std::iter::once(remark.to_owned()).chain(maybe_nanoseconds(last)).collect();
+    Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
 }
 
 /// The numbers behind `start`, one for each thread.
@@ -115,11 +123,20 @@ fn command(line: &str) -> Option<&str> {
     known.iter().any(|name| command.starts_with(name)).then_some(command)
 }
 
-impl ThreadLine {
-    /// No sample came within the interval.
-    fn is_late_always(&self) -> bool {
-        self.interval_us.zip(self.figures.min_ns).is_some_and(|(us, ns)| us > 0 && ns >= u64::from(us) * 1000)
-    }
+/// A thread that is late by more than its interval on average may have been read in the wrong unit.
+fn maybe_nanoseconds<'l>(threads: impl IntoIterator<Item = &'l ThreadLine>) -> Option<String> {
+    let interval_us = threads.into_iter().find_map(|thread| {
+        let us = thread.interval_us.filter(|us| *us > 0)?;
+        thread.figures.mean_ns.filter(|mean_ns| *mean_ns > f64::from(us) * 1000.0).map(|_| us)
+    })?;
+    Some(nanoseconds_remark(interval_us.into()))
+}
+
+pub(crate) fn nanoseconds_remark(interval_us: u64) -> String {
+    format!(
+        "the mean latency is longer than the interval ({}): the figures may be nanoseconds (-N), and are read as microseconds",
+        nanoseconds(interval_us.saturating_mul(1000))
+    )
 }
 
 /// A line of a thread, as cyclictest and jitterdebugger print it.
@@ -145,7 +162,7 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
         is_one_dash |= line.text.contains("defaulting realtime priority") || line.text.contains(" -smp ");
         let Some(rest) = line.behind("T:") else {
             if let Some(command) = command(line.text) {
-                is_ns |= command.split_whitespace().any(|word| word == "-N" || word == "--nsecs");
+                is_ns |= options::is_in_nanoseconds(command);
                 if heading.is_empty() {
                     heading = command.chars().take(HEADING_MAX).collect();
                 }
@@ -183,8 +200,8 @@ fn from_threads(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let mut remarks = remarks(&runs, is_one_dash);
     if is_ns {
         remarks.push("the command line has -N: the values are nanoseconds".to_owned());
-    } else if runs.iter().flat_map(|(_, run)| run).all(ThreadLine::is_late_always) {
-        remarks.push("each thread's smallest value is above the thread's interval: the values may be nanoseconds (-N), but the text does not show this option".to_owned());
+    } else {
+        remarks.extend(maybe_nanoseconds(runs.iter().flat_map(|(_, run)| run)));
     }
     remarks.extend(
         odd.map(|problem| format!("line {}: {}; this line was left out", problem.line, problem.message)),

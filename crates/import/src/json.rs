@@ -1,5 +1,6 @@
 //! The JSON of rt-tests (`cyclictest --json`, `oslat --json`) and of jitterdebugger.
 
+use crate::options;
 use crate::series::ToolSeries;
 use crate::{Imported, Problem};
 use serde::Deserialize;
@@ -54,7 +55,10 @@ impl TryFrom<RawThread> for Thread {
 
     /// What does not fit together is refused here, where its place in the file is known.
     fn try_from(thread: RawThread) -> Result<Self, String> {
-        series(&thread, 0, 1000, false).finish().map_err(|problem| problem.message).map(|_| Self(thread))
+        series(&thread, 0, 1000, Histogram::Ends(0))
+            .finish()
+            .map_err(|problem| problem.message)
+            .map(|_| Self(thread))
     }
 }
 
@@ -87,6 +91,9 @@ fn problem(error: &serde_json::Error) -> Problem {
 pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     let document: Document = serde_json::from_str(text).map_err(|error| problem(&error))?;
     let oslat = document.command.as_deref().is_some_and(|command| command.contains("oslat"));
+    // Empty buckets are left out, so the last one may not be the end.
+    let end = document.command.as_deref().and_then(options::histogram_end).unwrap_or(0);
+    let form = if oslat { Histogram::LastHasRest } else { Histogram::Ends(end) };
     let unit_ns = if document.resolution_in_ns == Some(1) { 1 } else { 1000 };
     let mut facts = Facts::default();
     if let Some(system) = document.sysinfo {
@@ -99,7 +106,7 @@ pub(crate) fn read(text: &str) -> Result<Imported, Problem> {
     if threads.values().any(|Thread(thread)| thread.cpu.is_some_and(|cpu| cpu < 0)) {
         remarks.push("threads were not bound to CPUs: the figures are listed by thread number".to_owned());
     }
-    let all = threads.iter().map(|(number, Thread(thread))| series(thread, *number, unit_ns, oslat));
+    let all = threads.iter().map(|(number, Thread(thread))| series(thread, *number, unit_ns, form));
     let series = all.filter(|series| series.count != Some(0)).collect();
     let version = document.version.map(|version| version.as_str().map_or(version.to_string(), str::to_owned));
     let probe = if oslat { "stall" } else { "timer" };
@@ -113,12 +120,27 @@ fn without_files(command: &str) -> String {
     command.split_whitespace().filter(|word| !is_file(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> ToolSeries {
+/// How a tool counts what its histogram has no bucket for.
+#[derive(Clone, Copy)]
+enum Histogram {
+    /// It leaves out values from this on, and perhaps from a larger value on.
+    Ends(u64),
+    /// The last bucket of oslat has all that is above it, too.
+    LastHasRest,
+}
+
+fn series(thread: &RawThread, number: u32, unit_ns: u64, form: Histogram) -> ToolSeries {
     let nanoseconds = |value: u64| value.saturating_mul(unit_ns);
     let mut buckets: Vec<(u64, u64)> =
         thread.histogram.iter().map(|(value, count)| (nanoseconds(*value), *count)).collect();
     let last = buckets.last().copied();
     let max_ns = thread.max.map(nanoseconds);
+    // No sample is above an end that is above the largest.
+    let is_end = |end_ns: &u64| last.is_some() && max_ns.is_none_or(|max_ns| max_ns >= *end_ns);
+    let end_ns = match form {
+        Histogram::Ends(end) => Some(nanoseconds(end)).filter(is_end).unwrap_or(0),
+        Histogram::LastHasRest => 0,
+    };
     let mut series = ToolSeries {
         cpu: thread.cpu.and_then(|cpu| u32::try_from(cpu).ok()).unwrap_or(number),
         count: thread.cycles,
@@ -126,11 +148,10 @@ fn series(thread: &RawThread, number: u32, unit_ns: u64, oslat: bool) -> ToolSer
         mean_ns: thread.avg.map(|avg| avg * unit_ns as f64),
         max_ns,
         measured_ns: thread.duration.map_or(0, |seconds| (seconds * 1e9) as u64),
-        limit_ns: last.map_or(0, |(value, _)| value.saturating_add(unit_ns)),
+        limit_ns: last.map_or(0, |(value, _)| value.saturating_add(unit_ns)).max(end_ns),
         ..ToolSeries::of(number)
     };
-    // The last bucket of oslat has all that is above it, too.
-    if let (true, Some((value, count)), Some(max_ns)) = (oslat, last, max_ns)
+    if let (Histogram::LastHasRest, Some((value, count)), Some(max_ns)) = (form, last, max_ns)
         && max_ns > value
     {
         buckets.pop();

@@ -16,6 +16,7 @@ mod hwlatdetect;
 mod json;
 mod lines;
 mod named;
+mod options;
 mod percentiles;
 mod rt_tests;
 mod rteval;

@@ -4,7 +4,7 @@ use crate::Problem;
 use std::borrow::Cow;
 use whylate_core::CpuId;
 use whylate_core::quantity::{
-    ABOVE_HISTOGRAM, BUCKET_NS, EXTREMES, GAPS, LOST_NS, LOST_SHARE, OVERRUNS, Quantities,
+    ABOVE_HISTOGRAM, BUCKET_NS, EXTREMES, GAPS, HISTOGRAM_END_NS, LOST_NS, LOST_SHARE, OVERRUNS, Quantities,
 };
 use whylate_core::result::{CpuResult, Extremes, Quantiles};
 use whylate_stats::Histogram;
@@ -88,6 +88,7 @@ impl ToolSeries {
             .with(EXTREMES, extremes)
             .with(BUCKET_NS, self.bucket_ns)
             .with(ABOVE_HISTOGRAM, Some(counted).filter(|above| *above > 0))
+            .with(HISTOGRAM_END_NS, Some(self.limit_ns).filter(|_| counted > 0))
             .with(OVERRUNS, self.overruns)
             .with(GAPS, self.gaps)
             .with(LOST_NS, self.lost_ns)
@@ -149,7 +150,7 @@ impl ToolSeries {
             let name = self.series.as_ref().map(|series| format!(" ({series})")).unwrap_or_default();
             format!(
                 "CPU {}{name}: {over} samples are above the end of the histogram, {} us; except the largest, \
-                 they count as this value, so quantiles among them are too low",
+                 they count as this value, and quantiles among them are not known",
                 self.cpu,
                 self.limit_ns / 1000
             )

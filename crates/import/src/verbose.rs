@@ -52,6 +52,14 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     if let Some(line) = first_odd {
         remarks.push(format!("lines that are not samples were left out: {odd}, the first at line {line}"));
     }
+    // The mean of a thread is longer than its interval.
+    let is_too_long = |(thread, values): (&u32, &BTreeMap<u64, u64>)| {
+        let interval_us = *intervals.get(thread)?;
+        let sum = |(value_ns, count): (&u64, &u64)| *value_ns as f64 * *count as f64;
+        let mean_ns = values.iter().map(sum).sum::<f64>() / count(values).max(1) as f64;
+        (interval_us > 0 && mean_ns > interval_us as f64 * 1000.0).then_some(interval_us)
+    };
+    remarks.extend(threads.iter().find_map(is_too_long).map(crate::cyclictest::nanoseconds_remark));
     // All threads measure for the same time.
     let times: Vec<u64> = threads
         .iter()

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use whylate_core::WarningCode;
-use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, LOST_NS, OVERRUNS};
+use whylate_core::quantity::{BUCKET_NS, EXTREMES, GAPS, HISTOGRAM_END_NS, LOST_NS, OVERRUNS};
 use whylate_core::result::MeasureResult;
 use whylate_import::{ImportError, read, tool};
 use whylate_testing::says;
@@ -73,6 +73,39 @@ fn samples_above_the_histogram_are_reported() {
         "{:?}",
         result.warnings
     );
+}
+
+#[test]
+fn the_end_of_a_histogram_without_empty_buckets_is_that_of_the_command() {
+    let end = |text: &str| {
+        let result = read(Path::new("h"), text.as_bytes()).unwrap();
+        result.probe.cpus[0].get(HISTOGRAM_END_NS)
+    };
+    let json = text("cyclictest.json");
+    assert_eq!(end(&json), Some(100_000));
+    assert_eq!(end(&json.replace("-h 100", "-H400")), Some(400_000));
+    assert_eq!(end(&json.replace("-h 100 ", "")), Some(88_000), "at least above the last bucket");
+    for other in ["-h 50", "-h 500"] {
+        assert_eq!(end(&json.replace("-h 100", other)), Some(88_000), "it contradicts the samples: {other}");
+    }
+    assert_eq!(end(&json.replace("\"cycles\": 200", "\"cycles\": 199")), None);
+    assert_eq!(end(&text("cyclictest.hist")), Some(100_000));
+}
+
+#[test]
+fn nanoseconds_that_look_like_microseconds_are_reported() {
+    let screen = "T: 0 ( 163) P:99 I:1000 C:   5000 Min:    900 Act: 3000 Avg: 2500 Max:   51000\n";
+    let said = |text: &str| remarks(&read(Path::new("n"), text.as_bytes()).unwrap());
+    let is_doubted = |text: &str| said(text).contains("longer than the interval (1.00 ms)");
+    assert!(is_doubted(screen), "{}", said(screen));
+    assert!(!is_doubted(&screen.replace("Avg: 2500", "Avg: 1000")));
+    assert!(!is_doubted(&format!("$ cyclictest -qN\n{screen}")), "the option is known");
+    let histogram = text("cyclictest.hist");
+    assert!(is_doubted(&format!("{screen}{histogram}")));
+    assert!(!is_doubted(&histogram));
+    let verbose = text("cyclictest_v.txt").replace("Interval: 1500", "Interval: 1000");
+    assert!(!is_doubted(&verbose));
+    assert!(is_doubted(&format!("{verbose}       0:       5:   90000\n")));
 }
 
 #[test]

@@ -69,8 +69,9 @@ pub fn annotations(result: &CompareResult) -> String {
 fn sentence(it: &RunContrast) -> String {
     let comparison = &it.comparison;
     let cell = if it.of_cell.is_empty() { String::new() } else { format!("{} ", it.of_cell) };
+    let refused = comparison.refused.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
     format!(
-        "{cell}{} {} {}: {}, {}",
+        "{cell}{} {} {}: {}, {}{refused}",
         comparison.probe,
         comparison.statistic,
         Reading::of(comparison.outcome).word,

@@ -110,12 +110,23 @@ fn none_says_the_largest_and_who_else_was_late() {
     };
     quiet.traces[0].worst = Some(late("task", 37_000));
     quiet.traces[0].also_late = vec![late("bash", 130_000_000)];
+    (quiet.traces[0].covered_ns, quiet.traces[0].waits_left_out) = (Some(420_000_000), 24);
     let text = terminal(&quiet, Style::default());
+    assert!(text.contains("No latency above 100 us was found in 420 ms of the trace."), "{text}");
+    assert!(text.contains("24 sleeps without a timer are longer than 100 us"), "{text}");
     assert!(says("largest-one-us-task", &text), "{text}");
     assert!(
         text.contains("Other late tasks") && text.contains("bash-3") && text.contains("preempted"),
         "{text}"
     );
+}
+
+#[test]
+fn a_threshold_of_a_mark_says_where_it_comes_from() {
+    let mut marked = result("task");
+    assert!(!terminal(&marked, Style::default()).contains("break marker"));
+    marked.traces[0].threshold_from = ThresholdFrom::Marker;
+    assert!(terminal(&marked, Style::default()).contains("threshold 100 us (from the break marker"));
 }
 
 #[test]

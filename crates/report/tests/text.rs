@@ -4,7 +4,7 @@ mod fixture;
 
 use whylate_core::quantity::{OVERRUNS, POSSIBLY_LATE, Quantities, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::record::TaskRecord;
-use whylate_core::result::{Cause, Comparison, Exposure, Outcome, RunResult, Verdict};
+use whylate_core::result::{Cause, CauseKind, Comparison, Exposure, Outcome, RunResult, Verdict};
 use whylate_core::{Plan, Warning, WarningCode};
 use whylate_report::{ReportError, Style};
 use whylate_testing::says;
@@ -183,16 +183,39 @@ fn the_first_screen_answers() {
 
 #[test]
 fn a_limit_that_no_task_can_meet_here_is_reported() {
-    let floor = |run: &mut RunResult, max_ns: u64| {
+    let floor = |run: &mut RunResult, max_ns: u64, cause: Option<Cause>| {
         for cell in &mut run.cells {
-            cell.noise_floor.as_mut().unwrap().max_ns = Some(max_ns);
+            let floor = cell.noise_floor.as_mut().unwrap();
+            (floor.max_ns, floor.cause) = (Some(max_ns), cause.clone());
         }
     };
     let mut run = fixture::run_result(&[1]);
-    floor(&mut run, 2_100_000);
+    let of = |kind: CauseKind, actor: Option<&str>| {
+        Some(Cause {
+            actor: actor.map(str::to_owned),
+            share: Some(0.9),
+            confidence: Some(0.9),
+            ..Cause::new(kind)
+        })
+    };
+    floor(&mut run, 2_100_000, of(CauseKind::Steal, None));
     let late = |run: &RunResult| short(run, "late");
     assert!(says("cannot-pass-on-this-machine", late(&run)));
-    floor(&mut run, 1_900_000);
+    let page = |run: &RunResult| terminal_text(run, 400).split_whitespace().collect::<Vec<_>>().join(" ");
+    floor(&mut run, 2_100_000, None);
+    let unknown = page(&run);
+    assert!(unknown.contains("It was not met even without load (noise floor 2.10 ms)."), "{unknown}");
+    let by_thread =
+        "The noise floor is 2.10 ms without any load, by thread axle: stop it, and repeat the run.";
+    floor(&mut run, 2_100_000, of(CauseKind::Thread, Some("axle")));
+    let text = page(&run);
+    assert!(text.contains(by_thread) && !text.contains("cannot be met"), "{text}");
+    assert!(text.contains("Spikes of this size may come from thread axle."), "{text}");
+    // A cause of a part of the gap is not named.
+    let part = of(CauseKind::Thread, Some("axle")).map(|cause| Cause { share: Some(0.2), ..cause });
+    floor(&mut run, 2_100_000, part);
+    assert!(page(&run).contains("not met even without load"));
+    floor(&mut run, 1_900_000, None);
     assert!(!late(&run).contains("1.90 ms"), "{}", late(&run));
 }
 
@@ -409,11 +432,13 @@ fn backticks_are_code_in_every_format() {
 #[test]
 fn one_is_singular() {
     let mut run = fixture::run_result(&[1]);
-    let (watched_ns, cpus, events, events_per_hour_max) = (60_000_000_000, 1, 1, 285.0);
-    run.exposure = Some(Exposure { watched_ns, cpus, events, events_per_hour_max });
+    let (watched_ns, cpus, latencies, events, events_per_hour_max) = (60_000_000_000, 1, 1, 1, 285.0);
+    let exposure =
+        Exposure { watched_ns, cpus, latencies, events, events_per_hour_max, ..Exposure::default() };
+    run.exposure = Some(exposure);
     run.comparisons.iter_mut().for_each(|it| it.more_repeats = Some(1));
     let text = terminal_text(&run, 300);
-    for part in ["in above-l3, 1 time in", "about 1 more repeat would tell"] {
+    for part in ["in above-l3, by 1 latency of the worst probe, in", "about 1 more repeat would tell"] {
         assert!(text.replace("\n           ", " ").contains(part), "`{part}` is missing:\n{text}");
     }
     assert!(!text.contains(" 1 times") && !text.contains(" 1 more repeats"), "{text}");

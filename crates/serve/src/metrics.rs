@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use whylate_core::moment::utc_seconds;
 use whylate_core::quantity::CORRECTED;
-use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState};
+use whylate_core::result::{ProbeResult, Quantiles, RunResult, RunState, RunSummary};
 use whylate_core::text;
 
 /// The most plans and machines whose newest run is shown.
@@ -21,33 +21,36 @@ const RUNS_MAX: usize = 20;
 const HEAD: &str = "\
 # HELP whylate_latency_seconds Quantiles of the newest complete run of a plan; each is from the CPU with the largest value.
 # TYPE whylate_latency_seconds gauge
-# HELP whylate_run_verdict Always 1; the label `verdict` has the verdict of the run.
+# HELP whylate_run_verdict Always 1; the label `verdict` has the verdict of the newest complete run.
 # TYPE whylate_run_verdict gauge
-# HELP whylate_run_started_timestamp_seconds When the run began.
+# HELP whylate_run_started_timestamp_seconds When the newest complete run began.
 # TYPE whylate_run_started_timestamp_seconds gauge
-# HELP whylate_run_limit_seconds The limit of the run.
+# HELP whylate_run_limit_seconds The limit of the newest complete run.
 # TYPE whylate_run_limit_seconds gauge
-# HELP whylate_run_over_limit_events Latencies above the limit; latencies less than 1 s apart count as one event.
+# HELP whylate_run_over_limit_events Latencies above the limit in the newest complete run; those less than 1 s apart count as one event.
 # TYPE whylate_run_over_limit_events gauge
+# HELP whylate_newest_run_state Always 1; the labels have state and verdict of the newest run, complete or not.
+# TYPE whylate_newest_run_state gauge
+# HELP whylate_newest_run_started_timestamp_seconds When the newest run began, complete or not.
+# TYPE whylate_newest_run_started_timestamp_seconds gauge
 ";
 
 /// Reads one quantile.
 type Figure = fn(&Quantiles) -> u64;
 
-/// The newest complete run of each plan on each machine.
+/// The newest complete run of each plan on each machine, and the state of the newest of all.
 pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, Refusal> {
     let runs = site.clone();
     let newest = crate::pages::blocking(move || {
-        let mut seen = BTreeSet::new();
         let mut all = runs.runs.all();
-        all.retain(|run| {
-            run.state == RunState::Complete && seen.insert((run.plan.clone(), run.host.clone()))
-        });
-        all.truncate(RUNS_MAX);
-        Ok(all.into_iter().map(|run| name_of(Path::new(&run.path))).collect::<Vec<_>>())
+        let states = states(&all);
+        all.retain(|run| run.state == RunState::Complete);
+        let all = newest_of_each(&all).into_iter().take(RUNS_MAX);
+        Ok((all.map(|run| name_of(Path::new(&run.path))).collect::<Vec<_>>(), states))
     });
-    let mut text = HEAD.to_owned();
-    for run in newest.await? {
+    let (newest, states) = newest.await?;
+    let mut text = format!("{HEAD}{states}");
+    for run in newest {
         let figures = page_text(&site, "metrics", vec![run], |site, names| {
             names.iter().map(|name| Ok(figures(&site.source.run(&site.open(name)?)?))).collect()
         });
@@ -59,9 +62,38 @@ pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, R
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
+/// The first run of each plan on each machine.
+fn newest_of_each(runs: &[RunSummary]) -> Vec<&RunSummary> {
+    let mut seen = BTreeSet::new();
+    runs.iter().filter(|run| seen.insert((&run.plan, &run.host))).collect()
+}
+
+/// A board whose runs no longer complete has no newer complete run, which could show it. `runs` are the newest first.
+fn states(runs: &[RunSummary]) -> String {
+    let mut text = String::new();
+    for run in newest_of_each(runs) {
+        let own = own(&run.plan, &run.host);
+        let was_killed = run.state == RunState::Running && !run.running;
+        let state = if was_killed { "killed" } else { run.state.name() };
+        let verdict = run.verdict.map(|verdict| format!(",verdict=\"{}\"", verdict.name()));
+        let verdict = verdict.unwrap_or_default();
+        // Writing to a string cannot fail.
+        _ = writeln!(text, "whylate_newest_run_state{{{own},state=\"{state}\"{verdict}}} 1");
+        if let Some(began) = utc_seconds(&run.started_at) {
+            _ = writeln!(text, "whylate_newest_run_started_timestamp_seconds{{{own}}} {began}");
+        }
+    }
+    text
+}
+
+/// The labels of all metrics of a run.
+fn own(plan: &str, host: &str) -> String {
+    format!("plan=\"{}\",host=\"{}\"", escaped(plan), escaped(host))
+}
+
 fn figures(run: &RunResult) -> String {
     let mut text = String::new();
-    let own = format!("plan=\"{}\",host=\"{}\"", escaped(&run.plan.name), escaped(&run.facts.host));
+    let own = own(&run.plan.name, &run.facts.host);
     let verdict = run.verdict.name();
     // Writing to a string cannot fail.
     _ = writeln!(text, "whylate_run_verdict{{{own},verdict=\"{verdict}\"}} 1");
@@ -116,7 +148,43 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::escaped;
+    use super::{escaped, states};
+    use whylate_core::result::{RunState, RunSummary, Verdict};
+
+    #[test]
+    fn a_newer_run_that_did_not_complete_is_shown() {
+        let run = |day: u32, state: RunState, running: bool, verdict: Option<Verdict>| RunSummary {
+            path: format!("/runs/{day}"),
+            plan: "nightly".to_owned(),
+            started_at: format!("2026-11-0{day}T00:00:00Z"),
+            state,
+            running,
+            verdict,
+            figures: None,
+            host: "a".to_owned(),
+            kernel: String::new(),
+            tags: Vec::new(),
+            note: None,
+        };
+        let complete = run(1, RunState::Complete, false, Some(Verdict::Pass));
+        let state_of = |newest: RunSummary| {
+            let text = states(&[newest, complete.clone()]);
+            let mut lines = text.lines().map(str::to_owned);
+            assert_eq!(text.lines().count(), 2, "{text}");
+            lines.next().unwrap_or_default()
+        };
+        let own = "whylate_newest_run_state{plan=\"nightly\",host=\"a\"";
+        let stopped = run(2, RunState::Interrupted, false, Some(Verdict::Incomplete));
+        assert_eq!(state_of(stopped), format!("{own},state=\"interrupted\",verdict=\"incomplete\"}} 1"));
+        let killed = run(2, RunState::Running, false, None);
+        assert_eq!(state_of(killed), format!("{own},state=\"killed\"}} 1"));
+        let running = run(2, RunState::Running, true, None);
+        assert_eq!(state_of(running), format!("{own},state=\"running\"}} 1"));
+        let began = states(&[complete]);
+        assert!(
+            began.contains("whylate_newest_run_started_timestamp_seconds{plan=\"nightly\",host=\"a\"} 1793")
+        );
+    }
 
     #[test]
     fn labels_cannot_end_themselves() {

@@ -4,6 +4,8 @@
 //! next: latencies within a second therefore count as one event. The bound for k events is the rate at which k or
 //! fewer have a probability of 5 % (the exact one of a Poisson process; Garwood, Biometrika 28 (1936)).
 
+use crate::buckets::{index_of, last_value};
+use crate::summary::SPIKES_KEPT;
 use whylate_core::plan::{Judged, MeasuringTask, ProbeFacts, Samples};
 use whylate_core::quantity::WATCHED_NS;
 use whylate_core::result::{CellResult, CpuResult, Exposure, ProbeResult, Spike};
@@ -50,12 +52,40 @@ impl JudgedSeries<'_> {
         self.probe.spikes.iter().filter(is_own)
     }
 
-    /// At least this many samples were above the limit.
-    fn samples_above(&self, limit: Nanos) -> u64 {
+    /// At least and at most this many samples were above the limit: one bucket may have samples on both sides.
+    fn samples_above(&self, limit: Nanos) -> (u64, u64) {
         let above = limit.0.saturating_add(self.own_ns());
-        let counts = self.cpu.histogram.iter().filter(|(edge, _)| *edge > above);
-        let largest = u64::from(self.cpu.quantiles.is_some_and(|quantiles| quantiles.max_ns > above));
-        counts.map(|(_, count)| *count).sum::<u64>().max(largest)
+        if self.cpu.quantiles.is_none_or(|quantiles| quantiles.max_ns <= above) {
+            return (0, 0);
+        }
+        let (mut least, mut most) = (0u64, 0u64);
+        for (edge, count) in &self.cpu.histogram {
+            least += if *edge > above { *count } else { 0 };
+            most += if last_value(index_of(*edge)) > above { *count } else { 0 };
+        }
+        // The largest is exact.
+        (least.max(1), most.max(1))
+    }
+
+    /// What is known of its latencies above the limit.
+    fn above(&self, limit: Nanos) -> SeriesAbove {
+        let moments: Vec<u64> = self.spikes_above(limit).map(|spike| spike.at_ns).collect();
+        let known = moments.len() as u64;
+        let (least, most) = self.samples_above(limit);
+        let is_room_left = self.probe.spikes.len() < SPIKES_KEPT && self.cpu.spikes_dropped == 0;
+        if known >= most || (known >= least && is_room_left) {
+            let spans = Some(moments.iter().map(|at_ns| (*at_ns, *at_ns)).collect());
+            return SeriesAbove { latencies: known, most: known, spans, is_whole: true };
+        }
+        let above = limit.0.saturating_add(self.own_ns());
+        // A latency belongs to the interval in which it began or ended.
+        let late = self.cpu.timeline.iter().filter_map(|point| {
+            let max_ns = point.max_ns.filter(|max_ns| *max_ns > above)?;
+            Some((point.start_ns, point.end_ns.saturating_add(max_ns)))
+        });
+        let spans: Vec<(u64, u64)> = late.collect();
+        let spans = (!spans.is_empty()).then_some(spans);
+        SeriesAbove { latencies: least.max(known), most, spans, is_whole: false }
     }
 
     /// Why the measurement is too short for a pass.
@@ -87,11 +117,35 @@ pub(crate) fn exposure(cell: &CellResult, limit: Nanos) -> Option<Exposure> {
     let mut cpus: Vec<CpuId> = series.iter().map(|series| series.cpu.cpu).collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let above: Vec<u64> =
-        series.iter().flat_map(|series| series.spikes_above(limit)).map(|spike| spike.at_ns).collect();
-    let samples: u64 = series.iter().map(|series| series.samples_above(limit)).sum();
-    let events = if samples > above.len() as u64 { samples } else { clusters(above) };
-    Some(of_events(watched_ns, cpus.len() as u32, events))
+    let cpus = cpus.len() as u32;
+    Some(match worst_probe(&series, limit) {
+        Some((_, above, watched_ns)) => of_above(watched_ns, cpus, above),
+        None => of_above(watched_ns, cpus, Above::default()),
+    })
+}
+
+/// The probe with the most events, what was above the limit there, and how long it measured; `None` if nothing was.
+/// Probes on the same CPU measure one after another, so the events of several do not belong to the time of one.
+fn worst_probe<'c>(series: &[JudgedSeries<'c>], limit: Nanos) -> Option<(&'c str, Above, u64)> {
+    let of_one = |same: &[JudgedSeries<'c>]| {
+        let watched_ns = same.iter().map(JudgedSeries::watched_ns).min()?;
+        Some((same.first()?.probe.probe.as_str(), above(same, limit), watched_ns))
+    };
+    let all = series.chunk_by(|a, b| a.probe.probe == b.probe.probe).filter_map(of_one);
+    all.filter(|(_, above, _)| above.events > 0).max_by_key(|(_, above, _)| (above.events, above.latencies))
+}
+
+/// The probes with the most events of each cell, if cells have several probes.
+pub(crate) fn worst_probes(cells: &[CellResult], limit: Nanos) -> Vec<&str> {
+    let of_cell = |cell| {
+        let series: Vec<JudgedSeries<'_>> = judged(cell).collect();
+        let is_one = series.windows(2).all(|pair| pair[0].probe.probe == pair[1].probe.probe);
+        worst_probe(&series, limit).filter(|_| !is_one).map(|(name, ..)| name)
+    };
+    let mut names: Vec<&str> = cells.iter().filter_map(of_cell).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 /// How long a cell was measured, with or without a limit; `None` if no probe measured.
@@ -104,12 +158,54 @@ pub(crate) fn total(cells: &[CellResult]) -> Option<Exposure> {
     let exposures = || cells.iter().filter_map(|cell| cell.exposure);
     let cpus = exposures().map(|it| it.cpus).max()?;
     let watched_ns = exposures().fold(0u64, |sum, it| sum.saturating_add(it.watched_ns));
-    Some(of_events(watched_ns, cpus, exposures().map(|it| it.events).sum()))
+    let above = Above {
+        latencies: exposures().map(|it| it.latencies).sum(),
+        events: exposures().map(|it| it.events).sum(),
+        records_missing: exposures().any(|it| it.records_missing),
+    };
+    Some(of_above(watched_ns, cpus, above))
 }
 
-fn of_events(watched_ns: u64, cpus: u32, events: u64) -> Exposure {
+fn of_above(watched_ns: u64, cpus: u32, above: Above) -> Exposure {
+    let Above { latencies, events, records_missing } = above;
     let hours = watched_ns.max(1) as f64 / NS_PER_HOUR;
-    Exposure { watched_ns, cpus, events, events_per_hour_max: poisson_upper_bound(events) / hours }
+    let events_per_hour_max = poisson_upper_bound(events) / hours;
+    Exposure { watched_ns, cpus, latencies, events, records_missing, events_per_hour_max }
+}
+
+/// Latencies above the limit, and their events.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    /// If moments are missing, the fewest.
+    latencies: u64,
+    /// If moments are missing, the most.
+    events: u64,
+    records_missing: bool,
+}
+
+/// Latencies of one series above the limit.
+struct SeriesAbove {
+    latencies: u64,
+    /// At most this many.
+    most: u64,
+    /// Times in which all of them were; `None` if that is not known.
+    spans: Option<Vec<(u64, u64)>>,
+    /// Whether each has a record, so that each span is one moment.
+    is_whole: bool,
+}
+
+fn above(series: &[JudgedSeries<'_>], limit: Nanos) -> Above {
+    let all: Vec<SeriesAbove> = series.iter().map(|series| series.above(limit)).collect();
+    let latencies = all.iter().map(|it| it.latencies).sum();
+    let most: u64 = all.iter().map(|it| it.most).sum();
+    let records_missing = all.iter().any(|it| !it.is_whole);
+    let spans: Option<Vec<Vec<(u64, u64)>>> = all.into_iter().map(|it| it.spans).collect();
+    let events = match spans.map(|spans| spans.concat()) {
+        None => most,
+        Some(moments) if !records_missing => clusters(moments.into_iter().map(|(at_ns, _)| at_ns).collect()),
+        Some(spans) => most_events(spans).min(most),
+    };
+    Above { latencies, events, records_missing }
 }
 
 /// How long to watch for a bound of `per_hour` with no event.
@@ -122,6 +218,21 @@ fn clusters(mut moments: Vec<u64>) -> u64 {
     moments.sort_unstable();
     let begins = moments.windows(2).filter(|pair| pair[1] - pair[0] >= APART_NS).count();
     begins as u64 + u64::from(!moments.is_empty())
+}
+
+/// The most events that are possible if every latency was within these spans: events begin [`APART_NS`] apart or more.
+fn most_events(mut spans: Vec<(u64, u64)>) -> u64 {
+    spans.sort_unstable();
+    let (mut events, mut next_ns) = (0u64, 0u64);
+    for (from_ns, to_ns) in spans {
+        let first_ns = from_ns.max(next_ns);
+        if let Some(length_ns) = to_ns.checked_sub(first_ns) {
+            let fitting = length_ns / APART_NS + 1;
+            events += fitting;
+            next_ns = first_ns.saturating_add(fitting.saturating_mul(APART_NS));
+        }
+    }
+    events
 }
 
 /// Up to this many events the probabilities are added up; above it the limit formula is exact to six digits.
@@ -157,6 +268,7 @@ fn poisson_upper_bound(events: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use whylate_core::result::{Quantiles, TimelinePoint};
 
     #[test]
     fn the_bound_is_that_of_the_tables() {
@@ -166,6 +278,84 @@ mod tests {
         }
         let (summed, limit) = (poisson_upper_bound(SUMMED_MAX), poisson_upper_bound(SUMMED_MAX + 1));
         assert!((1.0..1.1).contains(&(limit - summed)), "{summed} and {limit}");
+    }
+
+    /// A timer with a latency every 100 ms in its first and its fourth second, of which the largest are kept.
+    fn late_often(latencies: u64, kept: usize) -> CellResult {
+        let second = 1_000_000_000;
+        let at_ns = |number: u64| (number % 2) * 3 * second + number / 2 * second / 10 + 500;
+        let spike = |number| Spike {
+            probe: Some("timer".to_owned()),
+            ..Spike::unexplained(CpuId(3), at_ns(number), 200_000)
+        };
+        let point = |number: u64| TimelinePoint {
+            start_ns: number * second,
+            end_ns: (number + 1) * second,
+            samples: 1_000,
+            max_ns: Some(if number.is_multiple_of(3) { 200_000 } else { 9_000 }),
+            ..TimelinePoint::default()
+        };
+        let cpu = CpuResult {
+            cpu: CpuId(3),
+            samples: 6_000,
+            measured_ns: 6 * second,
+            quantiles: Some(Quantiles { max_ns: 200_000, ..Quantiles::default() }),
+            histogram: vec![(8_960, 6_000 - latencies), (199_680, latencies)],
+            timeline: (0..6).map(point).collect(),
+            ..CpuResult::default()
+        };
+        let spikes = (0..latencies).map(spike).take(kept).collect();
+        let probe =
+            ProbeResult { probe: "timer".to_owned(), cpus: vec![cpu], spikes, ..ProbeResult::default() };
+        CellResult { probes: vec![probe], ..CellResult::default() }
+    }
+
+    #[test]
+    fn events_have_one_meaning_whether_or_not_each_latency_has_a_record() {
+        let of = |cell: &CellResult| exposure(cell, Nanos::from_micros(100)).unwrap();
+        let all = of(&late_often(20, 20));
+        assert_eq!((all.latencies, all.events, all.records_missing), (20, 2, false));
+        assert_eq!(all.above().unwrap(), "20 latencies in 2 events");
+        // The kept records are those of the first second: the fourth one is late, too.
+        let mut cut = late_often(20, 20);
+        cut.probes[0].spikes.retain(|spike| spike.at_ns < 1_000_000_000);
+        let cut = of(&cut);
+        assert!(cut.records_missing && (2..20).contains(&cut.events), "{cut:?}");
+        assert_eq!(cut.latencies, 20);
+        assert_eq!(cut.above().unwrap(), format!("at least 20 latencies in at most {} events", cut.events));
+        assert!(cut.events_per_hour_max >= all.events_per_hour_max);
+        // Nothing says when they were.
+        let mut unknown = late_often(20, 0);
+        unknown.probes[0].cpus[0].timeline.clear();
+        let unknown = of(&unknown);
+        assert_eq!((unknown.events, unknown.above().unwrap().as_str()), (20, "at least 20 latencies"));
+        // Samples in the bucket of the limit may be above it or not.
+        let limit = Nanos(199_900);
+        assert_eq!(exposure(&late_often(20, 20), limit).unwrap().latencies, 20);
+        let least = exposure(&late_often(20, 0), limit).unwrap();
+        assert!(least.records_missing && least.latencies == 1 && least.events > 1, "{least:?}");
+    }
+
+    #[test]
+    fn events_are_those_of_the_time_of_one_probe() {
+        let limit = Nanos::from_micros(100);
+        let mut cell = late_often(20, 20);
+        let mut other = late_often(6, 6).probes.remove(0);
+        other.probe = "stall".to_owned();
+        cell.probes.push(other);
+        let both = exposure(&cell, limit).unwrap();
+        assert_eq!((both.latencies, both.events, both.watched_ns), (20, 2, 6_000_000_000));
+        assert_eq!(worst_probes(&[cell], limit), ["timer"]);
+        assert_eq!(worst_probes(&[late_often(20, 20)], limit), [""; 0], "there is only one");
+    }
+
+    #[test]
+    fn no_more_events_are_possible_than_fit() {
+        let second = 1_000_000_000;
+        assert_eq!(most_events(Vec::new()), 0);
+        assert_eq!(most_events(vec![(5, 5), (6, 6)]), 1);
+        assert_eq!(most_events(vec![(0, second - 1), (second / 2, second / 2 + 9)]), 1);
+        assert_eq!(most_events(vec![(0, second + 9), (second, 2 * second + 9), (9 * second, 9 * second)]), 4);
     }
 
     #[test]

@@ -172,7 +172,9 @@ fn may_exceed(task: &CpuResult, bound: Nanos) -> bool {
 /// How many responses may have missed the deadline at most; `None` if gaps in the record may hide any number.
 fn missed_max(task: &CpuResult, deadline: Nanos) -> Option<u64> {
     let only_waits = task.get(UNSEEN_WAITS) > Some(0) && task.get(UNSEEN_WAITS) == task.get(UNSEEN);
-    let in_doubt = task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > deadline.0);
+    // If waits for a CPU are not recorded, the bounds of sleeps in doubt are no limits.
+    let in_doubt = task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > deadline.0)
+        || (only_waits && task.get(DOUBTS) > Some(0));
     let is_bounded = !may_exceed(task, deadline) || (only_waits && !in_doubt);
     is_bounded.then(|| task.get(OVERRUNS).unwrap_or(0) + task.get(POSSIBLY_LATE).unwrap_or(0))
 }
@@ -270,7 +272,8 @@ fn by_limit(
     let worst = worst(cells, earlier);
     let (verdict, reason) = match (&worst, total) {
         (Some(worst), _) if worst.value_ns > bound.at.0 => {
-            (Verdict::Fail, failure(worst, bound, total, missing))
+            let probes = exposure::worst_probes(cells, bound.at);
+            (Verdict::Fail, failure(worst, bound, (total, probes.as_slice()), missing))
         }
         (_, Some(total)) => {
             let missing: Vec<String> = missing
@@ -316,11 +319,23 @@ fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[St
     Judgement { verdict: Verdict::NoLimit, reason, exposure: None }
 }
 
-fn failure(worst: &Worst<'_>, bound: Bound, total: Option<Exposure>, missing: &[String]) -> String {
+/// `probes` are those that the exposure counts, if there are others.
+fn failure(
+    worst: &Worst<'_>,
+    bound: Bound,
+    (total, probes): (Option<Exposure>, &[&str]),
+    missing: &[String],
+) -> String {
     let (value, limit) = nanoseconds_apart(worst.value_ns, bound.at.0);
     let often = match total {
-        Some(Exposure { events, watched_ns, .. }) if events > 1 => {
-            format!(" ({events} times in {})", nanoseconds(watched_ns))
+        Some(total) if total.latencies > 1 => {
+            let above = total.above().unwrap_or_default();
+            let of = match probes {
+                [] => String::new(),
+                [probe] => format!("{probe}: "),
+                _ => "the worst probe of each cell: ".to_owned(),
+            };
+            format!(" ({of}{above}, in {})", nanoseconds(total.watched_ns))
         }
         _ => String::new(),
     };
@@ -426,12 +441,14 @@ fn doubts(probe: &ProbeResult, bound: Bound) -> impl Iterator<Item = (&str, Stri
     let late = move |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.at.0);
     probe.cpus.iter().flat_map(move |task| {
         let name = task.series.as_deref().unwrap_or("the task");
-        let doubts = task.get(DOUBTS).filter(|_| late(task.get(DOUBT_MAX_NS))).map(|doubts| {
-            format!(
-                "{} may be in the middle of the work; use marks, --per-period or --per-wakeup",
-                counted(doubts, "sleep")
-            )
-        });
+        let advice = match task.get(UNSEEN_WAITS) > Some(0) {
+            true => "run whylate as root, or let root run `setcap cap_bpf,cap_perfmon+ep` on it once",
+            false => "use marks, --per-period or --per-wakeup",
+        };
+        let doubts = task
+            .get(DOUBTS)
+            .filter(|_| late(task.get(DOUBT_MAX_NS)))
+            .map(|doubts| format!("{} may be in the middle of the work; {advice}", counted(doubts, "sleep")));
         let longest_ns = task.get(UNSEEN_MAX_NS);
         let unseen = task.get(UNSEEN).filter(|_| late(longest_ns)).map(|unseen| {
             let longest = nanoseconds(longest_ns.unwrap_or_default());
@@ -631,7 +648,8 @@ mod tests {
         };
         bad.probes[0].spikes = vec![spike(1), spike(1), spike(7)];
         let Judgement { reason, exposure, .. } = judged_by(&[bad], &[], Some(Nanos::from_micros(100)));
-        assert_eq!(exposure.unwrap().events, 2);
+        let exposure = exposure.unwrap();
+        assert_eq!((exposure.latencies, exposure.events), (3, 2));
         assert!(says("above-limit-us-times", &reason), "{reason}");
     }
 

@@ -2,6 +2,7 @@
 
 use super::calls;
 use super::marked::Come;
+use super::own::raw;
 use super::rhythm::Rhythms;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
@@ -72,6 +73,8 @@ impl Left {
 #[derive(Clone, Default)]
 pub(super) struct Track {
     pub(super) open: Option<Activation>,
+    /// It has not slept since its first record, and `open` begins there: it counts only if the watch ends before it sleeps.
+    never_slept: bool,
     pub(super) left: Option<Left>,
     cpu: Option<CpuId>,
     /// It was created during the watch, and has had no activation yet.
@@ -111,15 +114,22 @@ const EXIT_NS: u64 = 1_000_000_000;
 
 /// If more threads are known, those that have ended are forgotten: a watch may run for months.
 const THREADS_MAX: usize = 16_384;
+/// If more names are known, all are forgotten, and found again.
+const NAMES_MAX: usize = 32_768;
 
 /// Finds the name of a thread that holds a lock, from the process that waits, the thread, and whether another process may
 /// hold the lock.
 pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
 
+/// Names of threads by process and thread.
+pub(super) type Names = BTreeMap<(u32, u32), String>;
+
 #[derive(Default)]
 pub(super) struct Builder {
     pub(super) tracks: BTreeMap<u32, Track>,
     pub(super) threads: BTreeMap<u32, Watched>,
+    /// The last known names of threads that are watched or own a lock, by process and thread.
+    pub(super) names: Names,
     /// Activations that were not seen completely.
     pub(super) incomplete: u64,
     /// Since when the parts of own work are recorded, and whether they include the time of page faults.
@@ -172,7 +182,7 @@ impl Builder {
             self.stretch(cpu, &stretch, owner);
         }
         let Some(track) = self.tracks.get_mut(&raw.thread) else { return Last::default() };
-        let part = track.open.take();
+        let part = track.open.take().filter(|_| !track.never_slept);
         let gap = track.gap.take().or(part.as_ref().and_then(|part| part.gap));
         Last { part, gap_from_ns: gap.map(|(from_ns, _)| from_ns) }
     }
@@ -213,6 +223,7 @@ impl Builder {
         if self.threads.len() > THREADS_MAX {
             self.threads.retain(|_, thread| !thread.is_gone);
         }
+        self.note_name(raw);
         if matches!(raw.kind, TaskEvent::Begin | TaskEvent::End) {
             let come = Come { at_ns: raw.end_ns, is_begin: raw.kind == TaskEvent::Begin };
             self.tracks.entry(raw.thread).or_default().marks.push(come);
@@ -225,10 +236,9 @@ impl Builder {
                 from_ns: raw.ready_ns,
                 to_ns: raw.end_ns,
                 spins_for: owner.map(|thread| {
-                    (
-                        thread,
-                        owner_name(&self.threads, owner_of, raw.process, thread, true).unwrap_or_default(),
-                    )
+                    let name = owner_name(&self.names, owner_of, raw.process, thread, true);
+                    self.names.extend(name.clone().map(|name| ((raw.process, thread), name)));
+                    (thread, name.unwrap_or_default())
                 }),
             };
             self.tracks.entry(raw.thread).or_default().calls.push(long);
@@ -272,17 +282,53 @@ impl Builder {
         }
     }
 
+    /// Keeps the name of a thread that ran. A new thread has that of its creator, and one that gets another name has its
+    /// old one.
+    pub(super) fn note_name(&mut self, raw: &RawStretch) {
+        let names = &mut self.names;
+        if names.len() > NAMES_MAX {
+            names.clear();
+        }
+        let key = (raw.process, raw.thread);
+        match raw.kind {
+            TaskEvent::Stretch | TaskEvent::Call | TaskEvent::Begin | TaskEvent::End => {
+                let name = raw.command.text();
+                if names.get(&key) != Some(&name) {
+                    names.insert(key, name);
+                }
+            }
+            TaskEvent::New => {
+                names.remove(&key);
+            }
+            TaskEvent::Gone if raw.run_ns == 0 => {
+                names.remove(&key);
+            }
+            _ => {}
+        }
+    }
+
     /// Whether there was a record of what a thread did.
     pub(super) fn is_seen(&self, thread: u32) -> bool {
         self.tracks.get(&thread).is_some_and(|track| track.cpu.is_some())
     }
 
-    /// It was runnable at the end, and has no record: it waited for a CPU, or ran, all the time.
-    pub(super) fn never_seen(&mut self, thread: u32) {
-        let first_ns = self.threads.get(&thread).map_or(0, |known| known.first_ns);
-        if !self.marked && !self.is_seen(thread) {
-            self.not_seen(thread, first_ns.max(self.begin_ns), u64::MAX);
+    /// It was runnable at the end, and has no record: it waited for a CPU, or ran, all the time. Returns this as its activation
+    /// if it was running when it became known; its wake-up may have been missed otherwise.
+    pub(super) fn never_seen(&mut self, thread: u32, cpu: CpuId, at_ns: u64) -> Option<Activation> {
+        let known = self.threads.get(&thread).cloned().unwrap_or_default();
+        if self.marked || self.is_seen(thread) {
+            return None;
         }
+        if known.first_ns == 0 {
+            self.not_seen(thread, self.begin_ns, u64::MAX);
+            return None;
+        }
+        let raw =
+            RawStretch { kind: TaskEvent::Stretch, end_ns: at_ns, is_runnable: 1, ..raw(&known, thread) };
+        let track = self.tracks.entry(thread).or_default();
+        track.begin_at_first_record(cpu, &raw, known.first_ns);
+        let open = track.open.take()?;
+        Some(Activation { is_unended: true, ..open })
     }
 
     /// What a thread did before its first record is not known.
@@ -313,6 +359,7 @@ impl Builder {
         }
         let left = track.left.take();
         let is_open = track.open.is_some();
+        let is_first_seen = track.cpu.is_none() && !self.marked;
         // Marks are distinguished by when it got the CPU.
         let began = if self.marked && raw.run_ns == 0 { Began::Unknown } else { raw.began };
         match (began, left) {
@@ -334,21 +381,31 @@ impl Builder {
             // The past is not known; if it slept, neither its wake-up nor the switch to it was shown.
             (_, left) => {
                 let was_asleep = !self.marked && left.as_ref().is_some_and(Left::is_asleep);
-                self.incomplete += u64::from(is_open || was_asleep);
-                let open = track.open.take();
-                if is_open || was_asleep {
+                let never_slept = std::mem::take(&mut track.never_slept);
+                let open = track.open.take().filter(|_| !never_slept);
+                if open.is_some() || was_asleep {
+                    self.incomplete += 1;
                     track.miss(open, left);
+                }
+                if is_first_seen && raw.is_runnable != 0 {
+                    let new_ns = self.threads.get(&raw.thread).map_or(0, |known| known.first_ns);
+                    track.begin_at_first_record(cpu, raw, new_ns);
                 }
             }
         }
         if let Some((_, to_ns)) = &mut track.gap {
             *to_ns = raw.end_ns;
         }
-        let threads = &self.threads;
-        let known = |process: u32, thread: u32, is_shared: bool| {
-            owner_name(threads, owner, process, thread, is_shared)
-        };
+        let names = &self.names;
+        let known =
+            |process: u32, thread: u32, is_shared: bool| owner_name(names, owner, process, thread, is_shared);
         let wait = (raw.is_runnable == 0).then(|| wait_of(raw, &known));
+        if let Some(Wait::Lock { owner: Some((thread, name)), .. }) = &wait {
+            self.names.insert((raw.process, *thread), name.clone());
+        }
+        if wait.is_some() && std::mem::take(&mut track.never_slept) {
+            track.open = None;
+        }
         if self.marked {
             self.incomplete += track.come_by(cpu, raw, &mut self.ended);
         } else if let Some(open) = track.open.as_mut().filter(|_| raw.run_ns > 0) {
@@ -387,6 +444,7 @@ impl Builder {
         });
         if track.open.as_ref().is_some_and(|open| open.stages.len() > STAGES_MAX) {
             self.incomplete += 1;
+            track.never_slept = false;
             let open = track.open.take();
             track.miss(open, None);
         }
@@ -401,22 +459,22 @@ impl Builder {
     }
 }
 
-/// The name of a thread that may have ended since.
+/// The name of a thread that may have ended since: then the last one that is known.
 fn owner_name(
-    threads: &BTreeMap<u32, Watched>,
+    names: &Names,
     owner: &Owner<'_>,
     process: u32,
     thread: u32,
     is_shared: bool,
 ) -> Option<String> {
-    let watched = || threads.get(&thread).filter(|it| it.process == process);
-    owner(process, thread, is_shared).or_else(|| watched().map(|it| it.command.clone()))
+    owner(process, thread, is_shared).or_else(|| names.get(&(process, thread)).cloned())
 }
 
 impl Track {
     /// Records were lost: how many activations are given up with them.
     fn give_up(&mut self) -> u64 {
-        let (open, left) = (self.open.take(), self.left.take());
+        let never_slept = std::mem::take(&mut self.never_slept);
+        let (open, left) = (self.open.take().filter(|_| !never_slept), self.left.take());
         let is_open = open.is_some();
         self.miss(open, left);
         u64::from(is_open)
@@ -429,8 +487,29 @@ impl Track {
         self.gap = from_ns.map(|from_ns| (from_ns, u64::MAX));
     }
 
+    /// It has the CPU at its first record, and how its work began is not known. A thread without a switch to it was running when
+    /// it became known at `new_ns`.
+    fn begin_at_first_record(&mut self, cpu: CpuId, raw: &RawStretch, new_ns: u64) {
+        let from_ns = if raw.run_ns > 0 { raw.run_ns } else { new_ns };
+        if from_ns == 0 || from_ns >= raw.end_ns {
+            return;
+        }
+        let unseen = Stage { from_ns, to_ns: raw.end_ns, cpu, what: Doing::Unseen };
+        self.never_slept = true;
+        self.open = Some(Activation {
+            thread: thread(raw.thread, raw.prio, &raw.command),
+            process: raw.process,
+            due_ns: from_ns,
+            woken_ns: from_ns,
+            stages: if raw.run_ns > 0 { Vec::new() } else { vec![unseen] },
+            counts: Counts::NOTHING,
+            ..Activation::default()
+        });
+    }
+
     /// It was woken: its work begins, or goes on after a wait in its middle.
     fn wake(&mut self, cpu: CpuId, raw: &RawStretch, left: Option<Left>) {
+        self.never_slept = false;
         // The other thread may have had another priority while the task waited, and have dropped it at the end.
         let prio =
             if raw.waker == raw.previous { raw.previous_prio.min(raw.waker_prio) } else { raw.previous_prio };

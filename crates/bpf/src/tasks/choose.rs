@@ -22,7 +22,10 @@ pub enum TaskTarget {
     Group(PathBuf),
     /// Every thread with a priority in this range, as tools print priorities.
     Priorities(i32, i32),
+    /// What is started during the watch.
     Children,
+    /// The same, but only threads of that name.
+    ChildrenNamed(String),
 }
 
 impl TaskTarget {
@@ -40,7 +43,9 @@ impl TaskTarget {
     /// Whether the target includes threads of that name. Targets without a name include every thread.
     pub(super) fn is_named(&self, command: &str) -> bool {
         match self {
-            Self::Name(name) => name.bytes().take(COMMAND_MAX).eq(command.bytes()),
+            Self::Name(name) | Self::ChildrenNamed(name) => {
+                name.bytes().take(COMMAND_MAX).eq(command.bytes())
+            }
             _ => true,
         }
     }
@@ -66,7 +71,7 @@ pub(super) fn chosen(host: &HostRoot, target: &TaskTarget) -> Vec<Chosen> {
             processes.into_iter().flat_map(|pid| threads_of(host, pid)).collect()
         }
         TaskTarget::Name(_) | TaskTarget::Priorities(..) => everyone(host).collect(),
-        TaskTarget::Children => Vec::new(),
+        TaskTarget::Children | TaskTarget::ChildrenNamed(_) => Vec::new(),
     };
     let known = threads.into_iter().filter_map(|(pid, tid)| known(host, pid, tid));
     known.filter(|one| target.includes(&one.known)).collect()
@@ -298,6 +303,7 @@ mod tests {
         assert_eq!(threads(TaskTarget::Process(7)), [7, 8, 12, 13], "and what it started");
         assert_eq!(threads(TaskTarget::Process(9)), [9]);
         assert!(threads(TaskTarget::Children).is_empty());
+        assert!(threads(TaskTarget::ChildrenNamed("audio".to_owned())).is_empty(), "they were there before");
         let of = |least, most| chosen(&host, &TaskTarget::Priorities(least, most)).len();
         assert_eq!((of(-21, -21), of(1, 100)), (5, 0));
     }

@@ -11,6 +11,7 @@ mod demangle;
 mod frequencies;
 mod losses;
 mod marked;
+mod named;
 mod own;
 mod places;
 mod programs;
@@ -46,6 +47,7 @@ use crate::watching::WatchingTasks;
 use audit::Audit;
 use build::Builder;
 use frequencies::Frequencies;
+use named::Named;
 use programs::Programs;
 use rhythm::Rhythms;
 use rings::StretchRings;
@@ -103,6 +105,7 @@ pub struct TaskWatch {
     causes: Causes,
     rings: StretchRings,
     builder: Builder,
+    named: Named,
     frequencies: Frequencies,
     /// The threads that this side gave a slot.
     slots: BTreeSet<u32>,
@@ -127,8 +130,8 @@ pub struct TaskWatch {
     reads_passes: bool,
     /// When the watch of the threads that were there at the end stopped.
     left_alone: BTreeMap<u32, u64>,
-    /// Those of them that were runnable then and had no record.
-    runnable_unseen: Vec<u32>,
+    /// Those of them that were runnable then and had no record, with their processes and that moment.
+    runnable_unseen: Vec<(u32, u32, u64)>,
 }
 
 impl TaskWatch {
@@ -156,7 +159,10 @@ impl TaskWatch {
             TaskTarget::Priorities(least, most) => {
                 (config.priority_min, config.priority_max, priorities) = (*least, *most, true);
             }
-            TaskTarget::Process(_) | TaskTarget::Group(_) | TaskTarget::Children => {}
+            TaskTarget::Process(_)
+            | TaskTarget::Group(_)
+            | TaskTarget::Children
+            | TaskTarget::ChildrenNamed(_) => {}
         }
         let counters = Counters::find(host, cpus, counted);
         let tasks = WatchingTasks {
@@ -189,6 +195,7 @@ impl TaskWatch {
             causes,
             rings,
             builder: Builder { begin_ns: clock::now().0, ..Builder::default() },
+            named: Named::default(),
             frequencies: Frequencies::read(host, cpus, clock::now().0),
             slots: BTreeSet::new(),
             has_looked: false,
@@ -430,6 +437,14 @@ impl TaskWatch {
         let taken = self.rings.take(now_ns);
         for (cpu, raw, counts) in &taken {
             self.frequencies.take(host, raw);
+            let (before, is_chosen) = self.named.choose(&self.target, raw);
+            if let Some(before) = before {
+                self.builder.take(*cpu, &before, &owner);
+            }
+            if !is_chosen {
+                self.builder.note_name(raw);
+                continue;
+            }
             if raw.kind == TaskEvent::Stretch {
                 self.builder.count(raw.thread, counts.counts());
             }

@@ -256,6 +256,8 @@ impl OwnTaskWatch {
         let threads: Vec<u32> = self.builder.threads.keys().copied().collect();
         for thread in threads {
             self.builder.rhythms.end(thread, &Last::default(), &mut self.builder.ended);
+            let open = self.builder.tracks.get_mut(&thread).and_then(|track| track.open.take());
+            self.builder.ended.extend(open.map(|open| Activation { is_unended: true, ..open }));
         }
         self.ended()
     }
@@ -438,9 +440,9 @@ mod tests {
     #[test]
     fn what_was_before_the_first_sleep_is_not_counted() {
         let mut watch = watch();
-        assert!(
-            play(&mut watch, &[(0, 100, Switch::In), (0, 150, PREEMPTED), (0, 180, Switch::In)]).is_empty()
-        );
+        let open = play(&mut watch, &[(0, 100, Switch::In), (0, 150, PREEMPTED), (0, 180, Switch::In)]);
+        let open: Vec<_> = open.iter().map(|it| (it.response_ns(), it.is_unended)).collect();
+        assert_eq!(open, [(50, true)], "at least, if the watch ends now");
         assert!(play(&mut watch, &[(0, 200, ASLEEP)]).is_empty(), "its start was not seen");
         assert_eq!(play(&mut watch, &[(0, 300, Switch::In), (0, 310, ASLEEP)]).len(), 1);
     }

@@ -2,7 +2,7 @@
 
 use super::build::{Builder, Owner};
 use super::own::raw;
-use super::{TaskWatch, choose};
+use super::{TaskWatch, Watched, choose};
 use crate::error::BpfError;
 use crate::layout::tasks::{Began, RawSlot, RawStretch, RawWoken, TASK_SLOTS, TaskEvent};
 use whylate_core::CpuId;
@@ -16,13 +16,20 @@ impl TaskWatch {
     /// # Errors
     /// When the kernel does not take the change.
     pub fn leave_alone(&mut self) -> Result<(), BpfError> {
+        // New threads that have not left a CPU have no record of their name.
+        for (thread, process, first_ns) in self.named.unseen() {
+            let known = choose::known(&self.host, process, thread).map(|it| it.known);
+            if let Some(known) = known.filter(|it| self.target.is_named(&it.command)) {
+                self.builder.threads.insert(thread, Watched { first_ns, ..known });
+            }
+        }
         let alive = self.builder.threads.iter().filter(|(_, known)| !known.is_gone);
         let alive: Vec<(u32, u32)> = alive.map(|(thread, known)| (*thread, known.process)).collect();
         for (thread, process) in alive {
             if self.set_slot(thread, 0)? {
                 self.left_alone.insert(thread, clock::now().0);
                 if !self.builder.is_seen(thread) && choose::is_runnable(&self.host, process, thread) {
-                    self.runnable_unseen.push(thread);
+                    self.runnable_unseen.push((thread, process, clock::now().0));
                 }
             }
         }
@@ -43,7 +50,10 @@ impl TaskWatch {
                 slot.zip(cpu).and_then(|(slot, cpu)| self.builder.unended(thread, &slot, cpu, at_ns, &owner));
             found.extend(self.builder.rhythms.unended(thread, part, at_ns));
         }
-        std::mem::take(&mut self.runnable_unseen).into_iter().for_each(|it| self.builder.never_seen(it));
+        for (thread, process, at_ns) in std::mem::take(&mut self.runnable_unseen) {
+            let cpu = choose::cpu(host, process, thread).unwrap_or_default();
+            found.extend(self.builder.never_seen(thread, cpu, at_ns));
+        }
         self.builder.cut_gaps(clock::now().0);
         found
     }
@@ -172,7 +182,6 @@ fn present(slot: &RawSlot, at_ns: u64) -> Option<(Began, u64, u64, &RawWoken)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Watched;
     use super::*;
     use whylate_core::recording::Wait;
 
@@ -250,7 +259,8 @@ mod tests {
         let one = unended(&mut builder, &first).unwrap();
         assert_eq!((one.response_ns(), one.wakeup_ns(), one.running_ns()), (900, 30, 870));
         let unknown = RawSlot { began: Began::Unknown, run_ns: 130, ..slot() };
-        assert_eq!(unended(&mut builder, &unknown), None, "its begin is not known");
+        let found = unended(&mut builder, &unknown).map(|it| (it.due_ns, it.response_ns()));
+        assert_eq!(found, Some((130, 870)), "it has not slept since then");
     }
 
     #[test]

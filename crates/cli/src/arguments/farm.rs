@@ -18,8 +18,8 @@ Examples:
   whylate push RUN s3://latency/farm --farm farm.toml   with the labels of its machine
 
 An interrupted push continues where it stopped; a run that is already in the lake is not changed.
-A run that differs from --plan, --kernel or --host is marked INCOMPLETE in the lake (see
-`farm verify`).
+A run that differs from --plan, --kernel, --host or the kernel in the farm file is marked
+INCOMPLETE in the lake (see `farm verify`).
 whylate reaches buckets with `curl`. The credentials come from the environment (AWS_ACCESS_KEY_ID,
 AWS_ENDPOINT_URL, GOOGLE_…, AZURE_…) or from the cloud's virtual machine. More: docs/FARM.md."
 )]
@@ -33,7 +33,7 @@ pub(crate) struct PushArguments {
     pub(crate) replace: bool,
     #[command(flatten)]
     pub(crate) asked: AskedArguments,
-    /// The farm file with the labels of the machine; queries can select runs by label
+    /// The farm file with the machine's labels and kernel; queries can select runs by label
     #[arg(long, value_name = "FILE")]
     pub(crate) farm: Option<PathBuf>,
 }

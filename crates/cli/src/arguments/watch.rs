@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use whylate_core::figure::counted;
 use whylate_core::plan::{ChainPlan, Per, TaskPlan};
 use whylate_core::{Bytes, CpuSelector, Nanos};
 
@@ -106,10 +107,10 @@ pub(crate) struct WatchArguments {
     pub(crate) allow: Vec<String>,
     /// Event that shows that the application was late; may be given several times. A line of its output (output:REGEX),
     /// of a file (file:PATH:REGEX), of the journal (journal:REGEX) or of the kernel log (kernel:REGEX); a growing number
-    /// in a file (counter:PATH); a signal to whylate (signal:USR1); `whylate trigger` (socket); a text in trace_marker
-    /// (marker:TEXT); a call (FILE:FUNCTION or usdt:FILE:PROVIDER:NAME, with :arg1>1000, :return<0 or :took>1ms); an
-    /// xrun of a sound card (xrun); or a message of jack, pipewire, linuxcnc, ros2_control, srsran or klipper
-    /// (preset:jack)
+    /// in a file (counter:PATH); a signal to whylate (signal:USR1); `whylate trigger` (socket); a text that a watched
+    /// thread writes into trace_marker (marker:TEXT); a call (FILE:FUNCTION or usdt:FILE:PROVIDER:NAME, with :arg1>1000,
+    /// :return<0 or :took>1ms); an xrun of a sound card (xrun); or a message of jack, pipewire, linuxcnc, ros2_control,
+    /// srsran or klipper (preset:jack)
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<String>,
     /// Explains what each thread did in this time before a trigger [default: 50ms]; a bare number is microseconds
@@ -183,13 +184,18 @@ impl WatchArguments {
         for (flag, given) in [("--begin", self.begin.len()), ("--end", self.end.len())] {
             ensure!(
                 given == number,
-                "{flag} is given {given} times for {number} chains; give it once for each --chain"
+                "{flag} is given {} for {}; give it once for each --chain",
+                times(given),
+                counted(number, "chain")
             );
         }
         let deadlines = self.deadline.len();
         ensure!(
             deadlines <= 1 || deadlines == number,
-            "--deadline is given {deadlines} times for {number} chains; give it once, or once for each --chain"
+            "--deadline is given {} for {}; give it once, or once for each --chain. The deadline of threads needs another watch, \
+             without --chain",
+            times(deadlines),
+            counted(number, "chain")
         );
         let chain = |(nth, name): (usize, &String)| ChainPlan {
             name: name.clone(),
@@ -230,6 +236,11 @@ impl WatchArguments {
             ..self.target.plan()
         })
     }
+}
+
+/// `once`, `2 times`
+fn times(number: usize) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{number} times") }
 }
 
 /// The value of a flag that only chains may have several times.

@@ -294,7 +294,10 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
     // Another tool's file has no plan: the other side's plan decides.
     let plan = sides.iter().flat_map(ComparedSide::runs).next().map(|run| &run.plan);
     let primary = arguments.statistic.clone().or_else(|| plan.and_then(Plan::primary_statistic));
-    let primary = primary.or_else(|| of_foreign(sides));
+    let (primary, instead) = match primary {
+        Some(primary) => (Some(primary), None),
+        None => of_foreign(sides),
+    };
     let margin = arguments.margin.or(plan.map(|plan| plan.margin)).map_or(MARGIN, |margin| margin.0);
     let one_cell = sides.iter().all(ComparedSide::is_one_cell);
     let past = history(arguments, sides)?;
@@ -310,11 +313,19 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         differences,
         unknown,
         margin,
-        warnings: caveats::of(sides),
+        warnings: caveats::of(sides).into_iter().chain(instead).collect(),
         ..CompareResult::default()
     };
+    let mut lacking: Vec<String> = Vec::new();
     for side in others {
         let values = side.values(primary.as_ref(), one_cell);
+        let question = Question {
+            baseline: (&baseline.name, &first),
+            side: (&side.name, &values),
+            history: &history_values,
+            primary: primary.as_ref(),
+            margin,
+        };
         let of_one_run = within_one_run(baseline, side, margin, primary.as_ref());
         result.basis = of_one_run.as_ref().map_or_else(
             || {
@@ -329,19 +340,18 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
                     .to_owned()
             },
         );
-        result.contrasts.extend(of_one_run.unwrap_or_else(|| {
-            compare::compare(&Question {
-                baseline: (&baseline.name, &first),
-                side: (&side.name, &values),
-                history: &history_values,
-                primary: primary.as_ref(),
-                margin,
-            })
-        }));
+        if of_one_run.is_none() {
+            for why in compare::lacking(&question) {
+                if !lacking.contains(&why) {
+                    lacking.push(why);
+                }
+            }
+        }
+        result.contrasts.extend(of_one_run.unwrap_or_else(|| compare::compare(&question)));
         result.causes.extend(causes(baseline, side));
     }
     let shown = others.iter().find_map(|side| mechanism::of_one_side(baseline, side, &mut result.contrasts));
-    compare::conclude(&mut result, primary.as_ref());
+    compare::conclude(&mut result, primary.as_ref(), &lacking);
     if let Some(shown) = shown {
         result.reason = format!("{}: {shown}", result.reason);
         result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value. Any other decision needs more files."
@@ -363,23 +373,43 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
 }
 
 /// The statistic that decides between results of other tools, which have no plan: the highest quantile that all of them
-/// have, and that enough samples are above; otherwise the largest value.
-fn of_foreign(sides: &[ComparedSide]) -> Option<SeriesStatistic> {
+/// have, and that enough samples are above; otherwise the largest value. With it a warning, if a result lacks a higher
+/// quantile.
+fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warning>) {
     let parts = || sides.iter().flat_map(|side| &side.parts);
-    let (_, first) = parts().find_map(ComparedPart::foreign)?;
+    let Some((_, first)) = parts().find_map(ComparedPart::foreign) else { return (None, None) };
     let samples = parts()
         .filter_map(ComparedPart::foreign)
         .map(|(_, measure)| measure.probe.cpus.iter().map(|cpu| cpu.samples).sum::<u64>());
     let samples = samples.min().unwrap_or_default();
     let probe = &first.probe.probe;
-    let candidate = |(name, least): (&str, u64)| {
+    // The statistic with the file that lacks it.
+    let candidate = |(name, least): (&str, u64)| -> Option<(SeriesStatistic, Option<&Path>)> {
         let statistic: SeriesStatistic =
             format!("{probe} {name}").parse().ok().filter(|_| samples >= least)?;
         let values = sides.iter().flat_map(|side| side.values(Some(&statistic), true));
-        values.into_iter().all(|it| it.of_statistic("", &statistic).is_some()).then_some(statistic)
+        let lacks = |it: &RunValues| it.of_statistic("", &statistic).is_none();
+        let path = values.zip(parts()).find(|(it, _)| lacks(it)).map(|(_, part)| part.path());
+        Some((statistic, path))
     };
     let candidates = [("p99.9", 100 * QUANTILE_LEAST), ("p99", 10 * QUANTILE_LEAST), ("max", 0)];
-    candidates.into_iter().find_map(candidate).or_else(|| format!("{probe} max").parse().ok())
+    let mut lacking: Option<(SeriesStatistic, &Path)> = None;
+    for (statistic, path) in candidates.into_iter().filter_map(candidate) {
+        match (path, lacking) {
+            (None, None) => return (Some(statistic), None),
+            (None, Some((higher, path))) => {
+                let text = format!(
+                    "{} is missing in {}, so {} decides",
+                    higher.statistic,
+                    path.display(),
+                    statistic.statistic
+                );
+                return (Some(statistic), Some(Warning::new(WarningCode::ForeignResult, text)));
+            }
+            (Some(path), known) => lacking = known.or(Some((statistic, path))),
+        }
+    }
+    (format!("{probe} max").parse().ok(), None)
 }
 
 /// `. Largest change: timer max of CPU 1, from 77.0 us to 50.1 ms`.

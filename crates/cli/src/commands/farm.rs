@@ -55,7 +55,7 @@ pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
             early.insert(number, pushed);
             while let Some(pushed) = early.remove(&turn) {
                 turn += 1;
-                failed += usize::from(!say(pushed)?);
+                failed += usize::from(!say(pushed, arguments.farm.as_deref())?);
             }
         }
         Ok(())
@@ -67,7 +67,7 @@ pub(super) fn push(arguments: &PushArguments) -> Result<Ending> {
 const SHORT: &str = " (a short run)";
 
 /// Reports the result of a push; returns whether the run is in the lake.
-fn say(pushed: Result<Pushed>) -> Result<bool> {
+fn say(pushed: Result<Pushed>, farm: Option<&Path>) -> Result<bool> {
     match pushed {
         Ok(pushed) => {
             let size = figure::bytes(pushed.bytes);
@@ -79,6 +79,13 @@ fn say(pushed: Result<Pushed>) -> Result<bool> {
             output::print(&format!("{}: {sent}{short}", pushed.run))?;
             for line in pushed.mismatches {
                 output::message(&format!("    INCOMPLETE: {line}"));
+            }
+            if let Some(farm) = farm.filter(|_| pushed.is_stranger) {
+                let host = &pushed.run.host;
+                let file = farm.display();
+                output::message(&format!(
+                    "    {file} does not name the host `{host}`, so it gives this run no labels and no kernel"
+                ));
             }
             Ok(true)
         }

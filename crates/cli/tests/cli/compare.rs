@@ -85,6 +85,51 @@ fn a_change_over_runs_is_found() {
     assert!(says("no-run-plan-small", show(&["--cell", "none"]).error()));
 }
 
+/// A file whose p99.9 is above the end of the histogram is neither left out nor shown with a number.
+#[test]
+fn a_quantile_above_the_histogram_decides_nothing() {
+    let folder = folder();
+    let file = |name: String, us: u64, above: u64| {
+        let document = serde_json::json!({
+            "file_version": 1, "cmdline:": "cyclictest -q -h 400 --json=x", "rt_test_version:": "2.40",
+            "resolution_in_ns": 0,
+            "thread": { "0": {
+                "histogram": { "9": 19_800 - above, (us.to_string()): 200 },
+                "cycles": 20_000, "min": 9, "max": 900, "avg": 10.0, "cpu": 0, "node": 0
+            } }
+        });
+        write(&folder, &name, &document.to_string())
+    };
+    let before: Vec<String> = (0..8).map(|nth| file(format!("a{nth}.json"), 300 + nth, 1)).collect();
+    let after: Vec<String> = (0..8)
+        .map(|nth| file(format!("b{nth}.json"), 100 + nth, if nth % 2 == 0 { 90 } else { 1 }))
+        .collect();
+    let (a, b) = (before.join(","), after.join(","));
+    let said = whylate(&["compare", &a, &b, "--statistic", "timer p99.9", "--json"]);
+    let document = said.document();
+    assert_eq!((said.code, word(&document, "outcome")), (Some(1), "cannot_tell"), "{document:#}");
+    let reason = word(&document, "reason");
+    assert!(
+        reason.contains("the p99.9 of 4 of 8 files on side B is above the end of their histogram"),
+        "{reason}"
+    );
+    let said = whylate(&["compare", &a, &b, "--json"]).document();
+    let warnings = list(&said, "warnings");
+    let is_said =
+        |it: &Value| word(it, "text") == format!("p99.9 is missing in {}, so p99 decides", after[0]);
+    assert!(warnings.iter().any(is_said), "{said:#}");
+    assert_eq!(word(&said, "outcome"), "better", "{said:#}");
+    let shown = whylate(&["report", &after[0], "--details"]).stdout;
+    assert!(shown.contains("> 400 us"), "{shown}");
+    let document = whylate(&["report", &after[0], "--json"]).document();
+    validate("measure", &document);
+    let cpu = &list(&document, "cpus")[0];
+    assert!(
+        cpu.get("p999_ns").is_none() && cpu["p99_ns"].is_u64() && cpu["histogram_end_ns"] == 400_000,
+        "{cpu}"
+    );
+}
+
 #[test]
 fn a_regression_is_exit_code_2_and_a_failure_for_build_servers() {
     let folder = folder();

@@ -105,6 +105,9 @@ fn a_push_reports_differences_and_refuses_a_damaged_run() {
         assert!(pushed.stderr.contains(line), "{pushed:?}");
     }
     assert!(!pushed.stderr.contains("INCOMPLETE: plan"), "{pushed:?}");
+    let farm = write(&folder, "farm.toml", "name = \"rack\"\nlake = \"/srv\"\n[[host]]\nname = \"nosuch\"\n");
+    let stranger = whylate(&["push", text(&run), text(&folder.path().join("other")), "--farm", &farm]);
+    assert!(stranger.stderr.contains("farm.toml does not name the host `"), "{stranger:?}");
     let empty = whylate(&["farm", "verify", text(&run), "--kernel", ""]);
     assert!(empty.code == Some(1) && empty.stderr.contains("--kernel"), "{empty:?}");
 

@@ -146,6 +146,7 @@ fn runs_are_listed_shown_compared_and_given_away() {
         metrics.contains("whylate_latency_seconds{plan=\"small\"") || metrics.contains("quantile=\"0.999\""),
         "{metrics}"
     );
+    assert!(metrics.contains("whylate_newest_run_state{plan=\"small\""), "{metrics}");
     let (status, events) = server.get("/runs/first/events");
     assert!(status == 200 && events.contains("event: end"), "{events}");
 }

@@ -370,6 +370,38 @@ fn an_occupied_directory_is_refused_and_no_resume_is_offered() {
 }
 
 #[test]
+fn a_name_selects_only_among_the_threads_of_the_started_program() {
+    let _alone = alone();
+    let folder = folder();
+    // It is there before, and wakes up all the time.
+    let mut other = Command::new("/bin/sh").args(["-c", "while :; do sleep 0.01; done"]).spawn().unwrap();
+    let flags = ["--json", "-q", "--task", "sh", "--", "/bin/sh", "-c", NAPS];
+    let said = watch(folder.path(), &flags);
+    let pid = other.id();
+    other.kill().and_then(|()| other.wait()).unwrap();
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    let result = serde_json::from_str::<Value>(&said.stdout).unwrap_or_default().to_string();
+    assert!(said.code == Some(0) && result.contains("\"process\":"), "{said:?}");
+    assert!(!result.contains(&format!("\"process\":{pid},")), "{result}");
+}
+
+#[test]
+fn a_thread_that_never_sleeps_misses_its_deadline() {
+    let _alone = alone();
+    let folder = folder();
+    let flags = ["-D", "1s", "--deadline", "3ms", "--task", "sh"];
+    let said = watch(folder.path(), &[&flags[..], &["--", "/bin/sh", "-c", "while :; do :; done"]].concat());
+    if !is_possible(&said, folder.path()) {
+        return;
+    }
+    assert_eq!(said.code, Some(2), "{said:?}");
+    let why = "sh did not sleep for ";
+    assert!(said.stderr.contains(why) && said.stderr.contains("(--begin, --end)"), "{said:?}");
+}
+
+#[test]
 fn a_watch_without_a_thread_leaves_no_run_behind() {
     let _alone = alone();
     let folder = folder();

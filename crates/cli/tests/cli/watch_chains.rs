@@ -224,7 +224,11 @@ fn a_wrong_chain_is_refused_before_anything_starts() {
         ),
         (
             [chain("a", mark, "marker:x"), vec!["--end", "marker:y"]].concat(),
-            "--end is given 2 times for 1 chains",
+            "--end is given 2 times for 1 chain; ",
+        ),
+        (
+            [chain("a", mark, "marker:x"), vec!["--deadline", "1ms", "--deadline", "2ms"]].concat(),
+            "--deadline is given 2 times for 1 chain; ",
         ),
         (vec!["--begin", mark, "--end", "marker:x", "--begin", mark], "--begin is given 2 times"),
     ];

@@ -208,8 +208,10 @@ impl CauseSource {
     }
 }
 
-/// A cause that is no surer than this is a guess.
-const GUESS: f64 = 0.1;
+/// A cause that is less sure is only possible.
+const LIKELY: f64 = 0.6;
+/// A wait that is an upper bound has at most this confidence.
+const BOUND: f64 = 0.6;
 
 impl Cause {
     /// A cause of that kind, with nothing else known yet.
@@ -378,8 +380,12 @@ impl Cause {
 
     /// What was done, by whom, in which function: `irq/45-nvkm (thread 489) disabled interrupts in unarm`.
     ///
-    /// A cause that is hardly more than a guess begins with "possibly".
+    /// A cause that is only possible begins with "possibly".
     pub fn sentence(&self) -> String {
+        let is_bound = self.actor.is_none() && self.confidence.is_some_and(|confidence| confidence <= BOUND);
+        if self.kind == CauseKind::Thread && is_bound {
+            return "the task may have waited for a CPU".to_owned();
+        }
         let filled = self.kind.sentences().iter().find_map(|sentence| self.filled(sentence));
         let many = |part: &&CausePart| {
             part.part == PartKind::PageFaults && part.ns.is_none() && part.count >= Some(Self::MANY_FAULTS)
@@ -387,7 +393,8 @@ impl Cause {
         let faults = self.parts.iter().find(many).and_then(|part| part.count);
         let faults = faults.map(|number| format!(", with {} page faults", count(number)));
         let sentence = filled.unwrap_or_else(|| self.kind.meaning().to_owned()) + &faults.unwrap_or_default();
-        if self.confidence.is_some_and(|confidence| confidence <= GUESS) {
+        let is_open = self.kind == CauseKind::Unattributed;
+        if self.confidence.is_some_and(|confidence| confidence < LIKELY) && !is_open {
             return format!("possibly {sentence}");
         }
         sentence
@@ -489,6 +496,17 @@ mod tests {
         );
         assert!(!delayed_owner.contains("the task was runnable"), "{delayed_owner}");
         assert!(!delayed("cc1").sentence().contains("had the CPU"), "{}", delayed("cc1").sentence());
+    }
+
+    #[test]
+    fn a_cause_that_is_not_likely_is_only_possible() {
+        let sentence = |kind, confidence| {
+            let actor = Some("cc1".to_owned());
+            Cause { actor, confidence: Some(confidence), ..Cause::new(kind) }.sentence()
+        };
+        let hedged = [0.05, 0.5, 0.6, 0.9].map(|it| sentence(CauseKind::Thread, it).starts_with("possibly "));
+        assert_eq!(hedged, [true, true, false, false]);
+        assert!(!sentence(CauseKind::Unattributed, 0.05).contains("possibly"), "it names no cause");
     }
 
     #[test]

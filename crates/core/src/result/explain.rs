@@ -188,8 +188,15 @@ pub struct ExplainedTrace {
     pub also_late: Vec<LateTask>,
     /// How often the chosen tasks ran after a sleep.
     pub wakeups: u64,
-    /// Spikes above the threshold; only `--top` of them are explained.
+    /// Latencies above the threshold, each once; only `--top` of them are explained. The wake-up that ends a counted sleep is
+    /// a part of it.
     pub spikes_found: u64,
+    /// Sleeps above the threshold for which the trace shows no timer of the task, no lock and no page fault. Only
+    /// `--what blocked` counts and explains them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waits_left_out: u64,
+    /// How long the trace's events cover; absent if the trace has no times, or if tracing may have been off meanwhile.
+    pub covered_ns: Option<u64>,
     /// Events that the kernel lost, if the file says so.
     #[serde(default)]
     pub lost: u64,

@@ -50,7 +50,7 @@ pub struct FixCause {
     pub kind: String,
     /// Who caused the delay.
     pub actor: Option<String>,
-    /// Spikes of which this was the main cause.
+    /// Spikes of which this was the main cause; for watched threads with a deadline, their late responses.
     pub spikes: u32,
     /// The cause's part of the late time of all spikes, in [0, 1].
     pub share: f64,

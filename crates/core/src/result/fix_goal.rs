@@ -1,6 +1,7 @@
 //! What a search makes smaller.
 
 use crate::plan::{Chain, Statistic};
+use crate::series::SeriesName;
 use crate::units::Nanos;
 use crate::units::as_text;
 use std::fmt;
@@ -43,6 +44,19 @@ impl FromStr for FixGoal {
     }
 }
 
+impl FixGoal {
+    /// The goal for people, as they write it: `misses`, `chain frame misses`, `timer p99.9`.
+    pub fn words(&self) -> String {
+        let series = SeriesName::of(self.series.as_deref().unwrap_or_default());
+        let name = match self.statistic {
+            Statistic::SpikeRate if series.is_of_user() => "misses",
+            Statistic::TriggerRate => "triggers",
+            _ => return self.to_string(),
+        };
+        series.series.map_or_else(|| name.to_owned(), |series| format!("{series} {name}"))
+    }
+}
+
 impl fmt::Display for FixGoal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(series) = &self.series {
@@ -80,6 +94,9 @@ mod tests {
         assert_eq!("own p99".parse::<FixGoal>().unwrap().statistic, Statistic::OwnP99);
         assert_eq!(goal.to_string().parse::<FixGoal>().unwrap(), goal);
         assert!("timer own max < 100us".parse::<FixGoal>().is_err(), "a limit is judged by raw figures");
+        let words = |text: &str| text.parse::<FixGoal>().unwrap().words();
+        assert_eq!([words("task misses"), words("chain frame misses")], ["misses", "chain frame misses"]);
+        assert_eq!([words("triggers"), words("timer p99.9")], ["triggers", "timer p99.9"]);
         assert!("misses < 3us".parse::<FixGoal>().unwrap_err().contains("not a time"));
     }
 }

@@ -30,6 +30,8 @@ pub struct LateTime {
     pub largest_ns: f64,
     /// Spikes to which the cause contributed.
     pub spikes: u64,
+    /// Spikes of which it was the main cause.
+    pub main: u64,
     /// The cause's part of all late time; the parts of all rows add up to 1.
     pub share: f64,
 }
@@ -150,8 +152,9 @@ impl LateSum {
     pub fn add(&mut self, spike: &Spike) {
         let (parts, left) = shares(spike);
         let late_ns = spike.latency_ns as f64;
-        parts.iter().for_each(|(cause, part)| self.add_part(cause, part * late_ns));
-        self.add_part(&Cause::unattributed(), left * late_ns);
+        let parts = parts.iter().enumerate();
+        parts.for_each(|(nth, (cause, part))| self.add_part(cause, part * late_ns, u64::from(nth == 0)));
+        self.add_part(&Cause::unattributed(), left * late_ns, 0);
         self.spikes += 1;
     }
 
@@ -165,7 +168,7 @@ impl LateSum {
         in_order(self.all)
     }
 
-    fn add_part(&mut self, cause: &Cause, ns: f64) {
+    fn add_part(&mut self, cause: &Cause, ns: f64, main: u64) {
         if ns <= 0.0 {
             return;
         }
@@ -173,7 +176,8 @@ impl LateSum {
         let known = Some(cause).filter(|cause| cause.kind != CauseKind::Unattributed);
         let actor = known.and_then(|cause| cause.actor.as_deref()).map(lasting_name);
         let function = known.and_then(|cause| cause.function.clone());
-        let one = LateTime { kind: cause.kind, actor, function, ns, largest_ns: ns, spikes: 1, share: 0.0 };
+        let (kind, largest_ns) = (cause.kind, ns);
+        let one = LateTime { kind, actor, function, ns, largest_ns, spikes: 1, main, share: 0.0 };
         let is_new = self.all.len() >= NAMED_MAX && self.all.iter().all(|known| !known.is_same(&one));
         add(&mut self.all, if is_new { LateTime { actor: None, function: None, ..one } } else { one });
     }
@@ -185,6 +189,7 @@ fn add(all: &mut Vec<LateTime>, one: LateTime) {
             known.ns += one.ns;
             known.largest_ns = known.largest_ns.max(one.largest_ns);
             known.spikes += one.spikes;
+            known.main += one.main;
         }
         None => all.push(one),
     }
@@ -220,6 +225,7 @@ impl LateResponses {
             actor: one.actor,
             function: one.function,
             spikes: one.spikes,
+            main: Some(one.main),
             total_ns: one.ns as u64,
             max_ns: one.largest_ns as u64,
         };
@@ -237,6 +243,7 @@ impl LateResponses {
             ns: row.total_ns as f64,
             largest_ns: row.max_ns as f64,
             spikes: row.spikes,
+            main: row.main.unwrap_or(0),
             share: 0.0,
         };
         let mut sum = Vec::new();

@@ -26,6 +26,8 @@ pub struct LedgerRow {
     pub function: Option<String>,
     /// Spikes to which the cause contributed.
     pub spikes: u64,
+    /// Spikes of which it was the main cause; only in `late_responses`.
+    pub main: Option<u64>,
     /// The late time that the cause took.
     pub total_ns: u64,
     /// The most that the cause took of one spike.
@@ -37,7 +39,7 @@ impl LedgerRow {
     pub fn name(&self) -> String {
         let Some(kind) = self.kind else { return OTHERS.to_owned() };
         let (actor, function) = (self.actor.clone(), self.function.clone());
-        LateTime { kind, actor, function, ns: 0.0, largest_ns: 0.0, spikes: 0, share: 0.0 }.name()
+        LateTime { kind, actor, function, ns: 0.0, largest_ns: 0.0, spikes: 0, main: 0, share: 0.0 }.name()
     }
 
     fn add(&mut self, other: &Self) {

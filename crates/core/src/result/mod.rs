@@ -94,11 +94,11 @@ pub use spike_trace::SpikeTrace;
 pub use top::{TOP_FORMAT, TopCpu, TopResult};
 pub use tracing::{TRACING_FORMAT, TracingFacility, TracingResult};
 pub use treat::{ChangeHolder, ChangeState, TreatChange, TreatResult};
-pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread, none_late};
+pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, TriggerThread};
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
-use crate::quantity::{CORRECTED, EXTREMES, GAPS, Quantities, Quantity, THROTTLED, Valued};
+use crate::quantity::{ABOVE_HISTOGRAM, CORRECTED, EXTREMES, GAPS, Quantities, Quantity, THROTTLED, Valued};
 use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -212,7 +212,7 @@ impl ProbeResult {
 
 /// What one probe measured on one CPU.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 pub struct CpuResult {
     /// The CPU (roundtrip: the sender's).
     pub cpu: CpuId,
@@ -223,7 +223,7 @@ pub struct CpuResult {
     /// lines, for hwlat only windows with a gap).
     pub samples: u64,
     /// Quantiles of the samples; absent without samples.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "quantiles::known")]
     pub quantiles: Option<Quantiles>,
     /// What else the probe reports: a row of [`TABLE`](crate::quantity::TABLE) each.
     #[serde(flatten)]
@@ -260,6 +260,13 @@ impl CpuResult {
     /// The largest value in ns without the gaps that the scheduler makes.
     pub fn judged_max_ns(&self) -> Option<u64> {
         self.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| self.largest_ns())
+    }
+
+    /// Whether the quantile of that part of the samples is known, and not only that it is above the end of another
+    /// tool's histogram.
+    pub fn knows_quantile(&self, part: f64) -> bool {
+        let above = self.get(ABOVE_HISTOGRAM).unwrap_or(0) as f64;
+        part >= 1.0 || above <= (1.0 - part) * self.samples as f64
     }
 
     /// Corrected for missed periods where that is known, as contrasts are.

@@ -1,7 +1,8 @@
 //! What `whylate run --json` prints.
 
-use super::{LedgerRow, ProbeResult, Quantiles, Spike, SpikeTrace};
+use super::{Cause, LedgerRow, ProbeResult, Quantiles, Spike, SpikeTrace};
 use crate::facts::Facts;
+use crate::figure::counted;
 use crate::plan::{Plan, Statistic};
 use crate::record::{InterruptRecord, IpiRecord, RateRecord};
 use crate::units::CpuId;
@@ -197,15 +198,42 @@ pub struct CellResult {
 /// How long the probes looked for latencies above the limit, and how often these can come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Exposure {
-    /// How long the probes looked for latencies above the limit: the shortest time of a probe on a CPU.
+    /// How long the probes looked for latencies above the limit: the shortest time of a probe on a CPU. After events, the
+    /// time of the probe with the most events of each cell, whose events are counted.
     pub watched_ns: u64,
     /// Measured CPUs.
     pub cpus: u32,
-    /// Events: latencies above the limit that are less than 1 s apart count as one. If some records of latencies were
-    /// lost, each latency is an event.
+    /// Latencies above the limit; with `records_missing`, at least this many.
+    #[serde(default)]
+    pub latencies: u64,
+    /// Events: latencies above the limit that are less than 1 s apart count as one; with `records_missing`, at most
+    /// this many.
     pub events: u64,
+    /// Whether the moments of some latencies above the limit are not known.
+    #[serde(default)]
+    pub records_missing: bool,
     /// Upper limit for the rate of these events under the run's conditions, at 95 % confidence (exact Poisson bound).
     pub events_per_hour_max: f64,
+}
+
+impl Exposure {
+    /// `28 latencies in 2 events`; `None` if nothing was above the limit.
+    pub fn above(&self) -> Option<String> {
+        let (least, most) = if self.records_missing { ("at least ", "at most ") } else { ("", "") };
+        let in_events = || format!("{most}{}", counted(self.events, "event"));
+        let latencies = match self.latencies {
+            1 => format!("{least}1 latency"),
+            number => format!("{least}{number} latencies"),
+        };
+        match (self.latencies, self.events) {
+            (0, 0) => None,
+            // Results of earlier versions.
+            (0, _) => Some(in_events()),
+            // That each latency is an event of its own says nothing new.
+            (number, events) if number <= events => Some(latencies),
+            _ => Some(format!("{latencies} in {}", in_events())),
+        }
+    }
 }
 
 /// One repeat of a cell.
@@ -338,6 +366,8 @@ pub struct NoiseFloor {
     pub max_ns: Option<u64>,
     /// Steal time during the checks; absent if it is not counted.
     pub steal_ns: Option<u64>,
+    /// The main cause of the largest gap; absent if it is not known.
+    pub cause: Option<Cause>,
 }
 
 /// One statistic of one probe, in two cells that differ in one load or treatment.
@@ -381,7 +411,7 @@ pub struct Comparison {
     pub repeats: u32,
     /// About how many more repeats like these would decide the comparison; only if the result is open.
     pub more_repeats: Option<u32>,
-    /// Why `better` is refused: a load achieved less than in the baseline.
+    /// Why an outcome is refused: a load achieved less than in the baseline (no `better`), or results lack the statistic.
     pub refused: Option<String>,
 }
 

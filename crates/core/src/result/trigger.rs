@@ -71,11 +71,19 @@ pub struct TriggerThread {
     pub causes: Vec<Cause>,
 }
 
-/// What is said if no thread was seen to be late; `is_partial`: not all waits can be seen.
-pub const fn none_late(is_partial: bool) -> &'static str {
-    match is_partial {
-        true => "cannot tell which thread was late (without rights, whylate does not see waits for locks)",
-        false => "no watched thread was late",
+/// What is said if no thread was seen to be late. `is_partial`: not all waits can be seen; `unknown`: a thread without a
+/// median, and its longest response.
+fn none_late(is_partial: bool, unknown: Option<(&str, u64)>) -> String {
+    match unknown {
+        _ if is_partial => {
+            "cannot tell which thread was late (without rights, whylate does not see waits for locks)"
+                .to_owned()
+        }
+        Some((thread, response_ns)) => format!(
+            "cannot tell: {thread} has no median to compare with (longest response {})",
+            nanoseconds(response_ns)
+        ),
+        None => "no watched thread was late".to_owned(),
     }
 }
 
@@ -102,9 +110,20 @@ impl TriggerThread {
 impl TriggerMoment {
     /// `output:Late: control took 4.10 ms instead of 1.00 ms: preempted by thief`.
     pub fn sentence(&self) -> String {
-        let none = || none_late(self.is_partial()).to_owned();
-        let why = self.late_thread().map_or_else(none, TriggerThread::sentence);
+        let why = self.late_thread().map_or_else(|| self.none_late(), TriggerThread::sentence);
         format!("{}: {why}", self.trigger)
+    }
+
+    /// What is said if no thread was seen to be late.
+    pub fn none_late(&self) -> String {
+        let unknown = self.unknown_thread().map(|it| (it.thread.as_str(), it.response_ns));
+        none_late(self.is_partial(), unknown)
+    }
+
+    /// The thread that may have been late, if none was: its response is the longest, and it has no median.
+    fn unknown_thread(&self) -> Option<&TriggerThread> {
+        let longest = self.threads.iter().max_by_key(|thread| thread.response_ns);
+        longest.filter(|longest| longest.typical_ns.is_none() && self.late_thread().is_none())
     }
 
     /// Whether not all waits of its threads can be seen.
@@ -145,10 +164,20 @@ pub struct TriggerSuspect {
     pub longest_ns: u64,
     /// The part of `longest_ns` that is the longest possible wait for a CPU, where the wake-up is not known.
     pub wait_max_ns: Option<u64>,
-    /// No watched thread was seen to be late, but not all waits can be seen without the kernel's programs: a thread may have
-    /// been late all the same.
+    /// No watched thread was seen to be late, but a thread may have been late all the same: it has no median, or not all waits
+    /// can be seen without the kernel's programs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cannot_tell: bool,
+    /// The thread without a median, whose longest response is `longest_ns`.
+    pub without_median: Option<String>,
+}
+
+impl TriggerSuspect {
+    /// What is said if no thread was seen to be late.
+    pub fn none_late(&self) -> String {
+        let unknown = self.without_median.as_deref().map(|thread| (thread, self.longest_ns));
+        none_late(self.cannot_tell && unknown.is_none(), unknown)
+    }
 }
 
 impl TriggerResult {
@@ -160,16 +189,21 @@ impl TriggerResult {
         let late = moment.late_thread();
         let first = late.and_then(|thread| thread.causes.first());
         let thread = late.map(|it| it.thread.clone());
-        let is_same =
-            |it: &TriggerSuspect| it.thread == thread && identity(it.cause.as_ref()) == identity(first);
+        let is_partial = moment.is_partial();
+        let unknown = moment.unknown_thread().filter(|_| !is_partial);
+        let without_median = unknown.map(|it| it.thread.clone());
+        let is_same = |it: &TriggerSuspect| {
+            let threads = (&it.thread, &it.without_median) == (&thread, &without_median);
+            threads && identity(it.cause.as_ref()) == identity(first)
+        };
         let nth = self.suspects.iter().position(is_same).unwrap_or_else(|| {
-            self.suspects.push(TriggerSuspect { thread, ..TriggerSuspect::default() });
+            self.suspects.push(TriggerSuspect { thread, without_median, ..TriggerSuspect::default() });
             self.suspects.len() - 1
         });
         let suspect = &mut self.suspects[nth];
         suspect.moments += 1;
-        suspect.cannot_tell |= late.is_none() && moment.is_partial();
-        let response_ns = late.map_or(0, |it| it.response_ns);
+        suspect.cannot_tell |= late.is_none() && (is_partial || unknown.is_some());
+        let response_ns = late.or(unknown).map_or(0, |it| it.response_ns);
         if suspect.cause.is_none() || response_ns > suspect.longest_ns {
             suspect.cause = first.cloned();
             suspect.wait_max_ns = late.and_then(|it| it.wait_max_ns).filter(|ns| *ns > 0);
@@ -179,8 +213,8 @@ impl TriggerResult {
 }
 
 /// What tells causes apart.
-fn identity(cause: Option<&Cause>) -> Option<(CauseKind, Option<&str>)> {
-    cause.map(|cause| (cause.kind, cause.actor.as_deref()))
+fn identity(cause: Option<&Cause>) -> Option<(CauseKind, Option<&str>, Option<&str>)> {
+    cause.map(|cause| (cause.kind, cause.actor.as_deref(), cause.function.as_deref()))
 }
 
 #[cfg(test)]
@@ -226,6 +260,43 @@ mod tests {
             found,
             [(control, Some("thief"), 2, 7_000), (control, Some("other"), 1, 9_000), (None, None, 1, 0)]
         );
+    }
+
+    #[test]
+    fn own_work_in_different_functions_is_counted_apart() {
+        let mut result = TriggerResult::default();
+        for (function, response_ns) in [("grow_map", 9_000), ("solve_ik", 5_000), ("grow_map", 6_000)] {
+            let mut moment = moment(Some("control"), response_ns);
+            moment.threads[0].causes[0] =
+                Cause { function: Some(function.to_owned()), ..Cause::new(CauseKind::OwnWork) };
+            result.blame(&moment);
+        }
+        let found: Vec<_> = result.suspects.iter().map(|it| (it.moments, it.longest_ns)).collect();
+        assert_eq!(found, [(2, 9_000), (1, 5_000)]);
+    }
+
+    #[test]
+    fn a_longest_response_without_a_median_may_have_been_late() {
+        let thread = |name: &str, response_ns, typical_ns| TriggerThread {
+            thread: name.to_owned(),
+            response_ns,
+            typical_ns,
+            ..TriggerThread::default()
+        };
+        let said = |threads| {
+            let moment = TriggerMoment { threads, ..TriggerMoment::default() };
+            let mut result = TriggerResult::default();
+            result.blame(&moment);
+            let suspect = result.suspects.remove(0);
+            assert_eq!(suspect.none_late(), moment.none_late());
+            (suspect.cannot_tell, suspect.longest_ns, suspect.none_late())
+        };
+        let new = thread("new", 300_000_000, None);
+        let expected = "cannot tell: new has no median to compare with (longest response 300 ms)".to_owned();
+        assert_eq!(said(vec![thread("control", 900, Some(1_000)), new]), (true, 300_000_000, expected));
+        let short = thread("new", 10, None);
+        let expected = "no watched thread was late".to_owned();
+        assert_eq!(said(vec![short, thread("control", 900, Some(1_000))]), (false, 0, expected));
     }
 
     #[test]

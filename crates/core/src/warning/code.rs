@@ -52,6 +52,8 @@ codes! {
     /// It is not certain where each piece of work (activation) of a watched task begins and ends: responses may be wrong.
     ActivationsUncertain = "activations-uncertain",
         "mark where the work begins and ends (--begin, --end), or count each period (--per-period) or each wake-up (--per-wakeup) as one piece of work";
+    /// Watched threads did not sleep during the watch, so none of their activations has ended.
+    NeverSlept = "never-slept", "mark where the work begins and ends (--begin, --end)";
     /// The watched command ended with an error: the figures may cover only a part of its work.
     CommandFailed = "command-failed";
     /// Some watched threads are ordinary tasks that use timers: the kernel may let these timers expire late.

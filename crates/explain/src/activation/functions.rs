@@ -62,10 +62,13 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         }
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
-    // What all of its samples show and ordinary activations never do is more than what its long activations have in common.
-    let only_here = usual.and_then(|_| {
-        let found = hottest(&functions, &here).filter(|(_, it)| it.ordinary_ns == Some(0))?;
-        (here.stacks.len() >= ONLY_HERE_LEAST && found.1.all == here.stacks.len()).then_some(found)
+    // What all of its samples show says more than what its long activations have in common, if ordinary activations never do it, or
+    // if it is a function that the common one called.
+    let common = among.map(|(_, (frame, _))| frame);
+    let only_here = (here.stacks.len() >= ONLY_HERE_LEAST).then(|| hottest(&functions, &here)).flatten();
+    let only_here = only_here.filter(|(frame, weights)| {
+        let is_called = common.is_some_and(|common| here.calls(common, frame));
+        weights.all == here.stacks.len() && (weights.ordinary_ns == Some(0) || is_called)
     });
     match among {
         Some((_, found)) if only_here.is_some_and(|it| it.0 != found.0) => {
@@ -104,6 +107,14 @@ impl Sampled<'_> {
     fn has_names(&self) -> bool {
         let named = self.stacks.iter().filter(|stack| stack.first().is_some_and(|frame| frame.is_named));
         named.count() * 2 > self.stacks.len()
+    }
+
+    /// Whether the first function has called the second one in each of the samples.
+    fn calls(&self, caller: &Frame, callee: &Frame) -> bool {
+        let at = |stack: &[Frame], frame: &Frame| stack.iter().position(|it| it == frame);
+        self.stacks
+            .iter()
+            .all(|stack| at(stack, callee).zip(at(stack, caller)).is_some_and(|(inner, outer)| inner < outer))
     }
 
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
@@ -447,6 +458,9 @@ mod tests {
         };
         assert_eq!(own(2).as_deref(), Some("plan"), "its other long activations did something else");
         assert_ne!(own(1).as_deref(), Some("plan"), "one sample says little");
+        let alone = Habits { long: long.clone(), ..Habits::default() };
+        let deeper = compared_with(&["plan loop main"; 2], Some(alone));
+        assert_eq!(deeper.function.as_deref(), Some("plan"), "the long ones have only its callers in common");
         let mut compiled = stack("code+1 loop main");
         compiled[0].is_named = false;
         let long = Profile { stacks: vec![compiled; 12], sampled_ns: 40_000 };

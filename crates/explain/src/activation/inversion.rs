@@ -5,7 +5,7 @@ use crate::blame::piece::Blame;
 use crate::segments::{Activity, Recording};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::order::InOrder;
-use whylate_core::recording::{Activation, Stage};
+use whylate_core::recording::{Activation, Stage, Thread};
 use whylate_core::result::CauseKind as Kind;
 use whylate_core::{CpuId, figure};
 
@@ -31,17 +31,21 @@ pub(super) fn inverted(
     let before_ns = stage.from_ns.saturating_sub(HELD_BEFORE_NS);
     let all: Vec<(CpuId, Recording)> =
         cpus.iter().map(|cpu| (*cpu, recordings(*cpu, before_ns, stage.to_ns))).collect();
-    let mut by_thread: BTreeMap<(u32, String), u64> = BTreeMap::new();
-    for (pid, command, ns) in instead(holder, stage, &all) {
-        *by_thread.entry((pid, command)).or_default() += ns;
+    let mut by_thread: BTreeMap<(u32, String), (u64, i32)> = BTreeMap::new();
+    for (thread, ns) in instead(holder, stage, &all) {
+        let known = by_thread.entry((thread.pid, thread.command)).or_insert((0, thread.priority));
+        *known = (known.0 + ns, known.1.max(thread.priority));
     }
-    let Some(((pid, command), ns)) = by_thread.into_iter().max_by_key(|(_, ns)| *ns) else { return blame };
+    let most = by_thread.into_iter().max_by_key(|(_, (ns, _))| *ns);
+    let Some(((pid, command), (ns, priority))) = most else { return blame };
     if (ns as f64) < INVERTED_LEAST * stage.length_ns() as f64 {
         return blame;
     }
     let taken = figure::nanoseconds(ns);
+    // A thread that the task cannot preempt would have delayed the task without a lock, too.
+    let inversion = if priority < activation.thread.priority { ": priority inversion" } else { "" };
     let what = match kind {
-        Kind::Lock => format!("the lock's holder for {taken} of the wait: priority inversion"),
+        Kind::Lock => format!("the lock's holder for {taken} of the wait{inversion}"),
         _ => format!("{name}, for which the task waited, for {taken}"),
     };
     let evidence = format!("{}; {command} (thread {pid}) preempted {what}", blame.evidence);
@@ -49,7 +53,7 @@ pub(super) fn inverted(
 }
 
 /// The threads that ran within the stage on the CPU on which `holder` had been preempted, and for how long.
-fn instead(holder: u32, stage: &Stage, all: &[(CpuId, Recording)]) -> Vec<(u32, String, u64)> {
+fn instead(holder: u32, stage: &Stage, all: &[(CpuId, Recording)]) -> Vec<(Thread, u64)> {
     let mut ran: Vec<_> = all
         .iter()
         .flat_map(|(cpu, recording)| recording.segments.iter().map(move |segment| (*cpu, segment)))
@@ -65,7 +69,7 @@ fn instead(holder: u32, stage: &Stage, all: &[(CpuId, Recording)]) -> Vec<(u32, 
         if thread.pid == holder {
             out = was_runnable.then_some(cpu);
         } else if out == Some(cpu) && thread.pid != 0 && within_ns > 0 {
-            found.push((thread.pid, thread.command.clone(), within_ns));
+            found.push((thread.clone(), within_ns));
         }
     }
     found

@@ -173,22 +173,24 @@ fn a_lock_whose_holder_was_preempted_says_by_whom() {
         stage(1_000_000, 1_100_000, Doing::Running),
         stage(1_100_000, 2_000_000, Doing::Blocked { wait, waker: Waker::Thread(7, "logger".to_owned()) }),
     ];
-    let of = |was_runnable| {
+    let of = |was_runnable, priority| {
         let segments = [
             ran(800_000, 900_000, 7, "logger", was_runnable),
             ran(900_000, 1_000_000, 8, "hog", true),
             ran(1_100_000, 1_900_000, 8, "hog", false),
             ran(1_900_000, 2_000_000, 7, "logger", true),
         ];
-        causes(&activation(40, stages.clone()), &segments).remove(0)
+        causes(&activation(priority, stages.clone()), &segments).remove(0)
     };
-    let inverted = of(true);
+    let inverted = of(true, 40);
     assert_eq!((inverted.kind, inverted.actor.as_deref()), (Kind::Lock, Some("logger (preempted by hog)")));
     assert_eq!(inverted.pid, Some(7));
     let names_hog =
         inverted.evidence.iter().any(|line| line.contains("hog (thread 8)") && line.contains("800 us"));
     assert!(names_hog, "{inverted:?}");
-    assert_eq!(of(false).actor.as_deref(), Some("logger"), "it slept by itself");
+    let is_inversion = |cause: &Cause| cause.evidence.iter().any(|line| line.contains("priority inversion"));
+    assert!(is_inversion(&inverted) && !is_inversion(&of(true, 5)), "hog has priority 10");
+    assert_eq!(of(false, 40).actor.as_deref(), Some("logger"), "it slept by itself");
 }
 
 #[test]

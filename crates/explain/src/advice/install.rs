@@ -94,7 +94,7 @@ fn proof(id: &str, result: &FixResult) -> String {
     let removal = claim.removal.as_ref().filter(|it| it.proved).map(removed).unwrap_or_default();
     one_line(&format!(
         "whylate fix: {id}: {} x {} (95 %: {}), {} pairs, evidence {:.0}{removal}",
-        result.registration.goal,
+        result.registration.goal.words(),
         claim.ratio.map_or_else(|| "not known".to_owned(), number),
         between((claim.ratio_low, claim.ratio_high), number),
         claim.pairs.len(),

@@ -21,12 +21,14 @@ use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;
 use whylate_core::order::InOrder;
 use whylate_core::plan::{
-    AffinityPlan, IrqAffinityPlan, PriorityPlan, ThreadPolicy, TreatmentKind, TreatmentPlan,
+    AffinityPlan, Chain, IrqAffinityPlan, PriorityPlan, SeriesStatistic, Statistic, ThreadPolicy,
+    TreatmentKind, TreatmentPlan,
 };
 use whylate_core::quantity::TASK;
 use whylate_core::recording::OWN;
 use whylate_core::result::{
-    CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, ProbeResult, Severity, Spike, shares,
+    Cause, CauseKind, CellResult, Finding, FixArm, FixCause, FixLeftOut, LateResponses, LateTime,
+    ProbeResult, Severity, Spike, lasting_name, shares,
 };
 use whylate_core::{BusyProgram, CpuSet, Facts, SeriesName};
 
@@ -64,18 +66,26 @@ pub fn is_id(id: &str) -> bool {
     ROWS.iter().any(|row| row.id == id) || NAMED.iter().any(|start| id.starts_with(start))
 }
 
-/// The causes of the spikes of a cell in the series to be improved, or in all series of its probe, or in all probes, if that has
-/// none; causes of most spikes first.
+/// The causes of the late responses of watched threads to be improved. Otherwise those of the spikes of a cell in the series to be
+/// improved, or in all series of its probe, or in all probes, if that has none; causes of most spikes first.
 pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
+    if let Some(causes) = causes_of_late_responses(cell, series) {
+        return causes;
+    }
     let mut sums: BTreeMap<(&str, Option<&str>), (u32, f64)> = BTreeMap::new();
     let wanted = |it: &ProbeResult| it.probe == SeriesName::of(series).probe && !it.spikes.is_empty();
     let is_there = cell.probes.iter().any(wanted);
     let of_goal = cell.probes.iter().filter(|it| !is_there || wanted(it));
     let of_goal: Vec<&Spike> = of_goal.flat_map(|probe| &probe.spikes).collect();
     let is_its = |spike: &Spike| spike.probe.as_deref() == Some(series);
+    // The wake-up is a part of a response.
+    let is_part = |spike: &Spike| {
+        let name = SeriesName::of(spike.probe.as_deref().unwrap_or_default());
+        name.part.is_some() && name.is_of_user()
+    };
     let has_own = of_goal.iter().any(|spike| is_its(spike));
     let mut total = 0.0;
-    for spike in of_goal.into_iter().filter(|spike| !has_own || is_its(spike)) {
+    for spike in of_goal.into_iter().filter(|spike| if has_own { is_its(spike) } else { !is_part(spike) }) {
         let late = spike.latency_ns as f64;
         total += late;
         for (index, (cause, part)) in shares(spike).0.into_iter().enumerate() {
@@ -90,7 +100,49 @@ pub fn causes(cell: &CellResult, series: &str) -> Vec<FixCause> {
         spikes,
         share: if total > 0.0 { late / total } else { 0.0 },
     };
-    let mut causes: Vec<FixCause> = sums.into_iter().map(cause).collect();
+    most_spikes_first(sums.into_iter().map(cause).collect())
+}
+
+/// All late responses count, of which the spikes of a cell are only the largest; `None` without a deadline or without any that was
+/// explained.
+fn causes_of_late_responses(cell: &CellResult, series: &str) -> Option<Vec<FixCause>> {
+    let wanted = SeriesStatistic { series: series.to_owned(), statistic: Statistic::Max };
+    let is_chain = |name: &str| SeriesName::of(name).series.and_then(Chain::of_series).is_some();
+    let is_its = |name: &str| name == series || (wanted.is_of(name) && !is_chain(name));
+    let late = cell.probes.iter().flat_map(|probe| &probe.late_responses).filter(|it| is_its(&it.probe));
+    let rows = LateResponses::late_time(late);
+    if rows.iter().all(|row| row.main == 0) {
+        return None;
+    }
+    // The rows have names without numbers, and a treatment needs the whole name.
+    let spikes = cell.probes.iter().flat_map(|probe| &probe.spikes);
+    let seen: Vec<&Cause> =
+        spikes.flat_map(|spike| std::iter::once(&spike.cause).chain(&spike.also)).collect();
+    let full = |row: &LateTime| {
+        let is_it = |it: &&&Cause| {
+            it.kind == row.kind
+                && it.actor.as_deref().map(lasting_name).is_some_and(|it| row.actor == Some(it))
+        };
+        seen.iter().find(is_it).map_or_else(|| row.actor.clone(), |it| it.actor.clone())
+    };
+    let mut causes: Vec<FixCause> = Vec::new();
+    for row in &rows {
+        let (kind, actor) = (row.kind.name(), full(row));
+        let spikes = u32::try_from(row.main).unwrap_or(u32::MAX);
+        match causes.iter_mut().find(|it| it.kind == kind && it.actor == actor) {
+            Some(known) => {
+                known.spikes = known.spikes.saturating_add(spikes);
+                known.share += row.share;
+            }
+            None => causes.push(FixCause { kind: kind.to_owned(), actor, spikes, share: row.share }),
+        }
+    }
+    // What is not known is no cause of its own.
+    causes.retain(|it| it.kind != CauseKind::Unattributed.name() || it.spikes > 0);
+    Some(most_spikes_first(causes))
+}
+
+fn most_spikes_first(mut causes: Vec<FixCause>) -> Vec<FixCause> {
     causes.order_by(|a, b| {
         (b.spikes, b.share).partial_cmp(&(a.spikes, a.share)).unwrap_or(std::cmp::Ordering::Equal)
     });
@@ -242,7 +294,7 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     let named = |cause: &'_ &FixCause| {
         let actor = cause.actor.as_deref().unwrap_or_default();
         // Workers follow their work.
-        let is_moved_otherwise = ["kworker/", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
+        let is_moved_otherwise = ["kworker", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
         KINDS.iter().any(|kind| kind.name() == cause.kind)
             && !actor.is_empty()
             && !is_moved_otherwise

@@ -3,7 +3,7 @@ use whylate_core::plan::{Plan, Share};
 use whylate_core::record::TaskRecord;
 use whylate_core::result::{
     Cause, CpuResult, FixAnswer, FixClaim, FixMode, FixOutcome, FixPhase, FixRegistration, FixRemoval,
-    FixResult, ProbeResult, RunState, Spike,
+    FixResult, LateResponses, LateSum, ProbeResult, RunState, Spike,
 };
 use whylate_core::{BusyProgram, CpuId};
 use whylate_testing::says;
@@ -394,6 +394,33 @@ fn spikes_of_the_probe_that_shall_become_better_count() {
         |series: &str| -> Vec<String> { causes(&cell, series).into_iter().map(|it| it.kind).collect() };
     assert_eq!(kinds("timer"), ["idle_exit"]);
     assert_eq!(kinds("dispatch/timerfd").len(), 2, "nothing is known of it");
+}
+
+#[test]
+fn late_responses_count_and_not_the_largest_spikes_of_wake_ups() {
+    let of = |series: &str, spike: Spike| Spike { probe: Some(series.to_owned()), ..spike };
+    let late = |kind, actor, number: usize| vec![of("task/ctl", spike(kind, actor, 5_000)); number];
+    let mut sum = LateSum::default();
+    [late(CauseKind::Lock, Some("mapper.3"), 21), late(CauseKind::HostStall, None, 3)]
+        .into_iter()
+        .flatten()
+        .for_each(|spike| sum.add(&spike));
+    let wakeups = vec![of("task/ctl/wakeup", spike(CauseKind::HostStall, None, 9_000)); 27];
+    let probe = ProbeResult {
+        probe: "task".to_owned(),
+        spikes: [wakeups, late(CauseKind::Lock, Some("mapper.3"), 1)].concat(),
+        ..ProbeResult::default()
+    };
+    let of_cell = |probe: &ProbeResult| {
+        let cell = CellResult { probes: vec![probe.clone()], ..CellResult::default() };
+        let found = causes(&cell, "task").into_iter().map(|it| (it.kind, it.actor, it.spikes));
+        found.collect::<Vec<_>>()
+    };
+    let lock = |spikes| ("lock".to_owned(), Some("mapper.3".to_owned()), spikes);
+    assert_eq!(of_cell(&probe), [lock(1)], "a wake-up is a part of a response");
+    let late_responses = vec![LateResponses::new("task/ctl".to_owned(), 24, sum)];
+    let probe = ProbeResult { late_responses, ..probe };
+    assert_eq!(of_cell(&probe), [lock(21), ("host_stall".to_owned(), None, 3)]);
 }
 
 #[test]

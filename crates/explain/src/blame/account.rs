@@ -18,7 +18,7 @@ use whylate_trace::event::{Event, EventKind, TaskState};
 /// How far wakers of wakers are followed.
 const DEPTH_MAX: u32 = 3;
 /// At most this many events of the task are checked to find why it blocked.
-const OWN_EVENTS_MAX: usize = 4096;
+pub(crate) const OWN_EVENTS_MAX: usize = 4096;
 
 /// What is known of a piece in addition to who had the CPU.
 #[derive(Clone, Debug)]

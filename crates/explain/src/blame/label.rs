@@ -197,7 +197,7 @@ impl Labeller<'_> {
         match phase {
             Phase::TimerDue => self.timer_due(span, length_ns),
             Phase::AtWork | Phase::Handling | Phase::Runnable => self.runnable(who, span, length_ns),
-            Phase::Waker { pid, owner } => self.waker(pid, owner, span, length_ns),
+            Phase::Waker { pid, owner } => self.waker(who, (pid, owner), span, length_ns),
             Phase::Fault => {
                 let reason = "the task slept until its page fault was handled";
                 let blame = Blame::new(CauseKind::PageFault, SHOWN, reason);
@@ -462,8 +462,8 @@ impl Labeller<'_> {
         woken_ns.is_some_and(|woken_ns| woken_ns.saturating_add(CHOICE_NS) <= came_ns)
     }
 
-    /// The thread `pid` is to wake the task.
-    fn waker(&self, pid: u32, owner: bool, span: &Span, length_ns: u64) -> Label {
+    /// The thread `pid` is to wake the task; whether it owns the lock for which the task waits.
+    fn waker(&self, who: Who, (pid, owner): (u32, bool), span: &Span, length_ns: u64) -> Label {
         let state = &span.state;
         let held = "the task waited for a lock until the lock's holder released it";
         if state.pid == Some(pid) {
@@ -485,8 +485,12 @@ impl Labeller<'_> {
             return inner.on_behalf(name);
         }
         let what = format!("{name}, which holds the lock, waits: {}", inner.what);
+        // A thread that the task cannot preempt either would have delayed the task without a lock, too.
+        let other_priority = inner.blame.pid.and_then(|other| self.priorities.at(other, span.events.0));
+        let is_lower = other_priority.zip(who.priority).is_some_and(|(other, own)| other > own);
+        let inversion = if is_lower { ": priority inversion" } else { "" };
         let other = inner.blame.actor.filter(|_| inner.blame.pid.is_some());
-        let more = other.map(|other| format!("; {other} had the CPU meanwhile: priority inversion"));
+        let more = other.map(|other| format!("; {other} had the CPU meanwhile{inversion}"));
         let evidence = format!("{held}{}", more.unwrap_or_default());
         let blame = Blame::new(CauseKind::Lock, CONCLUDED, evidence).thread(&name, pid);
         Label { blame, what, need: inner.need }

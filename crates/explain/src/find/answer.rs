@@ -3,7 +3,7 @@
 //! "None" is a claim: it needs every wake-up or sample of the examined task. If the trace lacks some, the answer is "cannot
 //! tell", with the reason and what to record.
 
-use crate::find::finder::Finder;
+use crate::find::finder::{Finder, Seen};
 use crate::find::late::{Late, LateKind};
 use crate::find::subject::{self, Subject};
 use crate::find::track::TaskTrack;
@@ -95,6 +95,13 @@ pub(crate) fn without_spike(
     }
 }
 
+/// Events that the kernel lost. A line that says so may have no number; the head of a text has one for all CPUs.
+pub(crate) fn lost(seen: &Seen, info: &TraceInfo) -> u64 {
+    let of_cpus = info.lost.iter().fold(0u64, |sum, (_, lost)| sum.saturating_add(*lost));
+    let lost = of_cpus.max(seen.lost);
+    info.overwritten.filter(|_| lost > 0).map_or(lost, |overwritten| overwritten.max(lost))
+}
+
 /// Why a late moment may have gone unseen.
 fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> Option<String> {
     let (seen, facts) = (&finder.seen, &info.facts);
@@ -106,10 +113,10 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
         ));
     }
     if seen.lost > 0 {
-        let events = if seen.lost == 1 { "event was" } else { "events were" };
+        let lost = lost(seen, info);
+        let events = if lost == 1 { "event was" } else { "events were" };
         return Some(format!(
-            "{} {events} lost, and late wake-ups may be among them: record with a larger buffer",
-            seen.lost
+            "{lost} {events} lost, and late wake-ups may be among them: record with a larger buffer"
         ));
     }
     if info.resolution_ns == 0 && seen.events > 0 {

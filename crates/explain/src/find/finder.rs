@@ -8,6 +8,7 @@ use crate::describe;
 use crate::find::clock::Alignment;
 use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
 use crate::find::marker;
+use crate::find::sleeps::Sleep;
 use crate::find::tasks::Tasks;
 use crate::find::track::{Out, TaskTrack};
 use crate::options::{Options, TaskChoice};
@@ -20,6 +21,20 @@ use whylate_trace::reader::Reader;
 
 /// One less than the number of events between two checks for too many late moments.
 const LOOK_EACH: u64 = (1 << 16) - 1;
+
+/// Tracing that records nothing for longer than this was probably off: a mark before it belongs to an earlier measurement.
+const TRACING_OFF_NS: u64 = 10_000_000_000;
+
+/// What a second pass counts, if the first one does not know the number of latencies.
+#[derive(Clone, Debug)]
+pub(crate) struct Again {
+    /// The threshold, which is known only after a first pass.
+    pub(crate) least_ns: u64,
+    /// The threads of the first pass's subject.
+    pub(crate) pids: Vec<u32>,
+    /// Looks why they slept in the middle of their work.
+    pub(crate) sleeps: bool,
+}
 
 /// The last event of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +70,8 @@ pub(crate) struct Seen {
     pub(crate) cpus: u128,
     /// The smallest time of an event.
     pub(crate) first_ns: Option<u64>,
+    /// Tracing may have been off for a while.
+    pub(crate) was_off: bool,
     /// Tasks that ran before another CPU woke them.
     pub(crate) skews: Skews,
     /// Events with an earlier time than the event before them, and the time over which they go back.
@@ -64,6 +81,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// For how long the trace shows what happened.
+    pub(crate) fn covered_ns(&self) -> Option<u64> {
+        let covered_ns = self.last_ns.saturating_sub(self.first_ns?);
+        (covered_ns > 0 && !self.was_off).then_some(covered_ns)
+    }
+
     /// Takes the time of the next event.
     fn ordered(&mut self, at_ns: u64) {
         let before_ns = std::mem::replace(&mut self.before_ns, at_ns);
@@ -136,6 +159,14 @@ pub(crate) type Samples = BTreeMap<u32, (Option<Name>, Largest)>;
 /// The first pass.
 pub(crate) struct Finder<'o> {
     pub(crate) options: &'o Options,
+    /// Latencies above it are counted.
+    pub(crate) least_ns: u64,
+    /// In a second pass, the only threads to choose from.
+    pub(crate) pinned: Option<Vec<u32>>,
+    /// Their sleeps, in a second pass that looks for the reasons.
+    sleeps: HashMap<u32, Sleep>,
+    /// Their sleeps in the middle of their work, above the threshold, that were neither for a lock nor for a page fault.
+    pub(crate) left_out: u64,
     clock: Alignment,
     pub(crate) tasks: Tasks,
     cpus: HashMap<CpuId, CpuTrack>,
@@ -219,10 +250,20 @@ fn hint(function: Symbol, reader: &dyn Reader) -> Hint {
 
 impl<'o> Finder<'o> {
     /// `by_lines`: take a change of thread between two events of a CPU for a switch.
-    pub(crate) fn new(options: &'o Options, reader: &dyn Reader, by_lines: bool) -> Self {
+    pub(crate) fn new(
+        options: &'o Options,
+        reader: &dyn Reader,
+        by_lines: bool,
+        again: Option<&Again>,
+    ) -> Self {
         let info = reader.info();
+        let sleeping = again.filter(|again| again.sleeps).into_iter().flat_map(|again| &again.pids);
         Self {
             options,
+            least_ns: again.map_or(options.least_ns(), |again| again.least_ns),
+            pinned: again.map(|again| again.pids.clone()),
+            sleeps: sleeping.map(|pid| (*pid, Sleep::default())).collect(),
+            left_out: 0,
             clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
             tasks: Tasks::default(),
             cpus: HashMap::new(),
@@ -244,6 +285,13 @@ impl<'o> Finder<'o> {
 
     pub(crate) fn event(&mut self, event: &Event, reader: &dyn Reader) {
         self.seen.events += 1;
+        let off_ns = event.at_ns.saturating_sub(self.seen.last_ns);
+        if off_ns > TRACING_OFF_NS && self.seen.first_ns.is_some() {
+            self.seen.was_off = true;
+            if !matches!(event.kind, EventKind::Print { .. }) {
+                self.forget_mark();
+            }
+        }
         self.seen.last_ns = self.seen.last_ns.max(event.at_ns);
         self.seen.ordered(event.at_ns);
         self.seen.first_ns = Some(self.seen.first_ns.map_or(event.at_ns, |first| first.min(event.at_ns)));
@@ -255,6 +303,9 @@ impl<'o> Finder<'o> {
         }
         if self.by_lines {
             self.line(event, reader);
+        }
+        if !self.sleeps.is_empty() {
+            self.follow_sleeps(event);
         }
         match event.kind {
             EventKind::Switch { previous, state, next } => {
@@ -304,6 +355,29 @@ impl<'o> Finder<'o> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Forgets a mark of an earlier measurement, whose threshold and latency say nothing about what follows.
+    #[cold]
+    fn forget_mark(&mut self) {
+        let least_ns = self.least_ns;
+        self.marked_threshold_ns = None;
+        if let Some(pid) = self.marked.take() {
+            self.task(pid, None, None).late.forget_marked(least_ns);
+        }
+    }
+
+    fn follow_sleeps(&mut self, event: &Event) {
+        if let Some(pid) = event.pid
+            && let Some(sleep) = self.sleeps.get_mut(&pid)
+        {
+            sleep.follow(event, pid);
+        }
+        if let EventKind::Switch { previous, .. } = event.kind
+            && let Some(sleep) = self.sleeps.get_mut(&previous.pid)
+        {
+            sleep.begin(event.at_ns);
         }
     }
 
@@ -404,6 +478,9 @@ impl<'o> Finder<'o> {
             return;
         }
         let (options, timers) = (self.options, self.seen.timer_starts > 0);
+        let least_ns = self.least_ns;
+        let explained = self.sleeps.get(&pid).map(|sleep| sleep.is_explained(cpu));
+        let mut is_left_out = false;
         let clock = std::mem::take(&mut self.clock);
         let stops = self.stops.get(cpu.0 as usize).copied().unwrap_or_default();
         let known = |late: Late| Late { unstopped: stops.none_since(late.expected_ns), ..late };
@@ -417,10 +494,18 @@ impl<'o> Finder<'o> {
                 track.rhythm.beat(at_ns);
             }
             match track.late(pid, cpu, at_ns, out, &clock, options, timers).map(known) {
-                Some(late) => {
-                    track.add(late, options);
-                    track.add_wait(late, options);
-                }
+                // The second pass counts each latency once: a sleep with its end, or only its end.
+                Some(late) => match explained.filter(|_| late.kind == LateKind::Blocked) {
+                    Some(true) => track.add(late, options, least_ns),
+                    Some(false) => {
+                        is_left_out = late.latency_ns() > least_ns;
+                        track.add_wait(late, options, least_ns);
+                    }
+                    None => {
+                        track.add(late, options, least_ns);
+                        track.add_wait(late, options, least_ns);
+                    }
+                },
                 None => track.unknown += u64::from(slept),
             }
             if slept {
@@ -432,11 +517,12 @@ impl<'o> Finder<'o> {
             let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
             if let Some(late) = late.map(known) {
-                track.add(late, options);
+                track.add(late, options, least_ns);
             }
         }
         track.last_in = Some((at_ns, cpu, out.map_or(0, |out| out.at_ns)));
         track.wake = None;
+        self.left_out += u64::from(is_left_out);
         self.clock = clock;
     }
 
@@ -449,11 +535,11 @@ impl<'o> Finder<'o> {
         let (Some((latency_ns, threshold_ns)), Some(pid)) = (marker::read(text), event.pid) else { return };
         let is_first = self.marked.replace(pid).is_none();
         self.marked_threshold_ns = threshold_ns.or(Some(latency_ns.saturating_sub(1)));
-        let options = self.options;
+        let (options, least_ns) = (self.options, self.least_ns);
         let track = self.task(pid, event.command, None);
         let (actual_ns, cpu, since_ns) = track.last_in.unwrap_or((event.at_ns, event.cpu, 0));
         let expected_ns = actual_ns.saturating_sub(latency_ns);
-        let known = track.late.take_at(actual_ns, options.least_ns());
+        let known = track.late.take_at(actual_ns, least_ns);
         let better = known.filter(|late| late.from == ExpectedFrom::Timer || options.period_ns.is_some());
         let late = better.unwrap_or(Late {
             pid: Some(pid),
@@ -467,8 +553,8 @@ impl<'o> Finder<'o> {
         let command = track.command;
         // Longer ones would displace it.
         for track in self.tasks.values_mut().filter(|track| is_first && track.command == command) {
-            track.forget_before(late.expected_ns);
+            track.forget_before(late.expected_ns, least_ns);
         }
-        self.task(pid, None, None).late.push(late, options.top, options.least_ns());
+        self.task(pid, None, None).late.push(late, options.top, least_ns);
     }
 }

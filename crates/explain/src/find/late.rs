@@ -6,7 +6,7 @@ use whylate_trace::event::{Name, NoiseSource};
 use whylate_trace::reader::Reader;
 
 /// Latencies from this length on are kept in addition to the worst one; shorter ones matter only if nothing is longer.
-const KEPT_LEAST_NS: u64 = 10_000;
+pub(crate) const KEPT_LEAST_NS: u64 = 10_000;
 
 /// Tasks with this priority of the kernel's or above it are not real-time tasks.
 pub(crate) const PRIORITY_NORMAL: i32 = 100;
@@ -62,6 +62,8 @@ pub(crate) struct Late {
     pub(crate) unstopped: bool,
     /// The trace ends before the task runs.
     pub(crate) unended: bool,
+    /// When a task that had blocked was woken.
+    pub(crate) woken_ns: Option<u64>,
 }
 
 impl Late {
@@ -87,7 +89,13 @@ impl Late {
             since_ns: expected_ns,
             unstopped: false,
             unended: false,
+            woken_ns: None,
         }
+    }
+
+    /// The last part of a wait in which the task blocked: from its wake-up to its run.
+    pub(crate) fn end_ns(&self) -> u64 {
+        self.woken_ns.map_or(0, |woken_ns| self.actual_ns.saturating_sub(woken_ns))
     }
 
     pub(crate) fn latency_ns(&self) -> u64 {
@@ -151,9 +159,23 @@ impl Largest {
     }
 
     /// Forgets those that ended before that moment.
-    pub(crate) fn forget_before(&mut self, at_ns: u64) {
+    pub(crate) fn forget_before(&mut self, at_ns: u64, least_ns: u64) {
         self.lates.retain(|late| late.actual_ns >= at_ns);
-        self.found = self.found.min(self.lates.len() as u64);
+        self.found = self.found.min(self.above(least_ns) as u64);
+    }
+
+    /// Forgets those that only a mark shows.
+    pub(crate) fn forget_marked(&mut self, least_ns: u64) {
+        let is_marked = |late: &Late| late.from == ExpectedFrom::Marker;
+        let counted = |late: &&Late| is_marked(late) && late.latency_ns() > least_ns;
+        let forgotten = self.lates.iter().filter(counted).count() as u64;
+        self.lates.retain(|late| !is_marked(late));
+        self.found = self.found.saturating_sub(forgotten);
+    }
+
+    /// How many of the kept ones are longer.
+    pub(crate) fn above(&self, threshold_ns: u64) -> usize {
+        self.lates.iter().filter(|late| late.latency_ns() > threshold_ns).count()
     }
 
     /// Takes the candidates out that ended at that moment.

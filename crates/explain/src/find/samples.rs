@@ -69,7 +69,7 @@ impl Finder<'_> {
         else {
             return;
         };
-        largest.push(Late { since_ns, ..late }, self.options.top, self.options.least_ns());
+        largest.push(Late { since_ns, ..late }, self.options.top, self.least_ns);
     }
 
     pub(crate) fn end(&mut self) {
@@ -119,7 +119,7 @@ impl Finder<'_> {
     }
 
     fn sample(&mut self, event: &Event, actual_ns: u64, latency_ns: u64, kind: LateKind, error_ns: u64) {
-        let (top, least_ns) = (self.options.top, self.options.least_ns());
+        let (top, least_ns) = (self.options.top, self.least_ns);
         let lists = if let LateKind::Noise(_) = kind { &mut self.noises } else { &mut self.samples };
         let key = match kind {
             // The line belongs to the interrupted thread.

@@ -195,7 +195,8 @@ fn automatic(
     };
     let worst = |track: &TaskTrack| track.lists(options, false).map(Largest::worst_ns).max().unwrap_or(0);
     let seen = |track: &&TaskTrack| track.wakeups > 0 || worst(track) > 0;
-    let candidates = || finder.tasks.iter().filter(|(_, track)| seen(track));
+    let pinned = |pid: u32| finder.pinned.as_ref().is_none_or(|pids| pids.contains(&pid));
+    let candidates = || finder.tasks.iter().filter(|(pid, track)| pinned(*pid) && seen(track));
     let key = |pid: u32, track: &TaskTrack| {
         (rank(pid, track).0, worst(track), track.blocked.worst_ns(), track.wakeups, u32::MAX - pid)
     };

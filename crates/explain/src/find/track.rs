@@ -85,13 +85,13 @@ impl TaskTrack {
 
     /// Forgets latencies that ended before that moment: a task that stops at the first latency above its limit had none
     /// before.
-    pub(crate) fn forget_before(&mut self, at_ns: u64) {
+    pub(crate) fn forget_before(&mut self, at_ns: u64, least_ns: u64) {
         for list in [&mut self.late, &mut self.preempted, &mut self.shared, &mut self.blocked] {
-            list.forget_before(at_ns);
+            list.forget_before(at_ns, least_ns);
         }
     }
 
-    pub(crate) fn add(&mut self, late: Late, options: &Options) {
+    pub(crate) fn add(&mut self, late: Late, options: &Options, least_ns: u64) {
         let list = match late.kind {
             LateKind::Blocked => &mut self.blocked,
             LateKind::Preempted { .. } if late.priority.is_some_and(|own| own < PRIORITY_NORMAL) => {
@@ -100,7 +100,7 @@ impl TaskTrack {
             LateKind::Preempted { .. } => &mut self.shared,
             _ => &mut self.late,
         };
-        list.push(late, options.top, options.least_ns());
+        list.push(late, options.top, least_ns);
         self.inferred += u64::from(late.from == ExpectedFrom::Period && options.period_ns.is_none());
     }
 
@@ -116,10 +116,10 @@ impl TaskTrack {
     }
 
     /// A task that blocked in its work waits for its CPU afterwards like every task.
-    pub(crate) fn add_wait(&mut self, blocked: Late, options: &Options) {
-        if let (LateKind::Blocked, Some((woken_ns, _))) = (blocked.kind, self.wake) {
-            let (expected_ns, from, kind) = (woken_ns, ExpectedFrom::Wakeup, LateKind::Wakeup);
-            self.add(Late { expected_ns, from, kind, ..blocked }, options);
+    pub(crate) fn add_wait(&mut self, blocked: Late, options: &Options, least_ns: u64) {
+        if let (LateKind::Blocked, Some(expected_ns)) = (blocked.kind, blocked.woken_ns) {
+            let (from, kind, woken_ns) = (ExpectedFrom::Wakeup, LateKind::Wakeup, None);
+            self.add(Late { expected_ns, from, kind, woken_ns, ..blocked }, options, least_ns);
         }
     }
 
@@ -166,7 +166,8 @@ impl TaskTrack {
         }
         // Its timer is on another CPU, so this sleep is part of its work.
         if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
-            return Some(late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked));
+            let blocked = late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked);
+            return Some(Late { woken_ns: wake, ..blocked });
         }
         if self.armed.is_none()
             && let Some(period) = self.period_ns(options)

@@ -345,6 +345,21 @@ fn another_thread_of_the_late_process_is_woken_for_itself() {
 }
 
 #[test]
+fn a_task_that_sets_its_timer_late_was_behind_the_thread_that_had_the_cpu() {
+    let causes = |priority: i32| {
+        let segments = vec![
+            timer(3_001_000, "hrtimer_wakeup hrtimer_interrupt asm_sysvec_apic_timer_interrupt do_nanosleep"),
+            ran(900_000, 3_000_000, thread(237, priority, "starver")),
+        ];
+        let late = Window { priority: 90, ..window(true, 3_002_000) };
+        first(&late, segments)
+    };
+    let cause = causes(98);
+    assert_eq!((cause.kind, cause.actor.as_deref()), (CauseKind::Thread, Some("starver")), "{cause:?}");
+    assert_ne!(causes(40).kind, CauseKind::Thread, "the task would have preempted it");
+}
+
+#[test]
 fn a_hypervisor_may_have_stopped_a_long_handler() {
     let confidence = |is_virtual: bool, length_ns: u64| {
         let to_ns = 1_000_000 + length_ns;

@@ -90,6 +90,16 @@ impl<'r> Context<'r> {
             && slice.to_ns - slice.from_ns > EDGE_MAX_NS
             && vocabulary::is_edge(function)
         {
+            // The task itself may have been there: a timer that is set after its moment expires at once.
+            let above = thread.filter(|thread| thread.priority > self.priority.max(0));
+            if let Some(thread) = above.filter(|_| vocabulary::sets_timer(function)) {
+                let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
+                let evidence = format!(
+                    "{command} ({scheduled}) had a higher priority than the task; {late} and interrupted {function}, so the task \
+                     may have set the timer after its moment"
+                );
+                return Blame::new(Kind::Thread, LIKELY, evidence).thread(&thread.command, thread.pid);
+            }
             return self.stood_still(&format!(
                 "{late} and interrupted {function} in kernel code{whose}; {function} is too short to cause this delay"
             ));

@@ -89,6 +89,7 @@ pub fn explain_kept(reader: &mut dyn Reader, moment: &KeptMoment) -> Result<Expl
     let least = spikes.iter().map(|spike| spike.latency_ns).chain([moment.latency_ns]).min();
     (trace.threshold_ns, trace.threshold_from) = (least.unwrap_or(0).saturating_sub(1), ThresholdFrom::Kept);
     trace.spikes_found = spikes.len() as u64;
+    trace.waits_left_out = 0;
     trace.also_late.clear();
     if spikes.is_empty() {
         let reason = "the trace was kept for a late moment that it does not contain: the buffer did not \

@@ -12,10 +12,11 @@ use crate::blame::label::Need;
 use crate::blame::standstill;
 use crate::confidence::POSSIBLE;
 use crate::evidence::{analysed, device, section};
+use crate::find::late::LateKind;
 use crate::find::{Found, find};
 use crate::options::Options;
 use std::collections::BTreeSet;
-use whylate_core::result::{ExplainAnswer, ExplainResult, ExplainedSpike};
+use whylate_core::result::{ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedSpike};
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::parse::ParseError;
 use whylate_trace::reader::Reader;
@@ -33,10 +34,25 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
         spikes.push(spike);
     }
     let options = &of_machine(reader, options, &found)?;
-    for late in &found.lates {
-        if let Some((spike, more)) = spike::explain(reader, late, options)? {
-            needs.extend(more);
-            spikes.push(spike);
+    // Sleeps come first: the wake-up that ends a sleep is a part of it, and counts with it.
+    found.lates.sort_by_key(|late| late.kind != LateKind::Blocked);
+    let mut slept = BTreeSet::new();
+    for late in std::mem::take(&mut found.lates) {
+        let run = (late.pid, late.actual_ns);
+        if late.from == ExpectedFrom::Wakeup && slept.contains(&run) {
+            continue;
+        }
+        let explained = spike::explain(reader, &late, options)?;
+        match (explained, late.kind) {
+            (Some((spike, more)), kind) => {
+                needs.extend(more);
+                spikes.push(spike);
+                if kind == LateKind::Blocked {
+                    slept.insert(run);
+                }
+            }
+            (None, LateKind::Blocked) => found.leave_out(&late),
+            (None, _) => {}
         }
     }
     if spikes.is_empty() {

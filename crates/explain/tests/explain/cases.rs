@@ -2,8 +2,8 @@
 
 use crate::found::{explained, explained_with, only, periodic};
 use crate::script::Script;
-use whylate_core::result::{CauseKind, ExpectedFrom};
-use whylate_explain::{Options, explain};
+use whylate_core::result::{CauseKind, ExpectedFrom, ThresholdFrom};
+use whylate_explain::{Options, TaskChoice, explain};
 use whylate_testing::says;
 use whylate_trace::facts::FactTask;
 
@@ -242,6 +242,14 @@ fn lost_events_lower_the_confidence() {
 }
 
 #[test]
+fn the_head_of_a_text_knows_how_many_events_were_lost() {
+    let mut script = Script::new(&woken(&format!("2000 1 stalld-9 ....... lost 1\n{RUN}")));
+    script.info.overwritten = Some(55_890);
+    let result = explain(&mut script, &Options::default()).expect("a script can be read");
+    assert_eq!(result.traces[0].lost, 55_890);
+}
+
+#[test]
 fn the_break_marker_tells_the_latency() {
     let lines = "
         100 0 cyclictest-7 d...2.. switch cyclictest-7:0 S > stalld-9:120
@@ -284,6 +292,46 @@ fn what_was_late_before_the_first_break_was_not_measured() {
     ));
     assert_eq!(only(&result).0, 3500);
     assert_eq!(result.traces[0].spikes_found, 1);
+}
+
+#[test]
+fn a_mark_of_an_earlier_measurement_is_not_the_threshold() {
+    let result = explained(
+        "50 0 old-5 ....... print hit latency threshold (12 > 1)
+         3600000000 0 app-7 d...2.. switch app-7:10 S > idle-0:120
+         3600000500 0 idle-0 d..h1.. waking app-7:10 0
+         3600000800 0 idle-0 d...2.. switch idle-0:120 R > app-7:10",
+    );
+    let trace = &result.traces[0];
+    assert_eq!((trace.threshold_ns, trace.threshold_from), (100_000, ThresholdFrom::Default));
+    assert_eq!((result.spikes[0].task.as_str(), only(&result).0), ("app", 300));
+    assert_eq!(trace.covered_ns, None, "tracing was off meanwhile");
+}
+
+#[test]
+fn a_threshold_of_a_mark_counts_all_latencies_above_it() {
+    // The mark's threshold is known only after latencies that are too short for the default one.
+    let lines: String = (0..12)
+        .map(|nth| {
+            let at = 1000 + nth * 1000;
+            format!(
+                "{} 0 app-7 d...2.. switch app-7:10 S > idle-0:120
+                 {} 0 idle-0 d..h1.. waking app-7:10 0
+                 {} 0 idle-0 d...2.. switch idle-0:120 R > app-7:10\n",
+                at,
+                at + 500,
+                at + 504
+            )
+        })
+        .collect();
+    let mark = "100 0 meter-9 ....... print hit latency threshold (12 > 1)";
+    for top in [3, 100] {
+        let task = Some(TaskChoice::Name("app".to_owned()));
+        let result =
+            explained_with(&format!("{mark}\n{lines}"), &Options { task, top, ..Options::default() });
+        assert_eq!((result.traces[0].spikes_found, result.spikes.len()), (12, top.min(12)), "{result:#?}");
+        assert_eq!(result.traces[0].threshold_from, ThresholdFrom::Marker);
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use crate::found::{explained, explained_with, only};
 use crate::script::Script;
-use whylate_core::result::{CauseKind, ExplainAnswer, LateWhat};
-use whylate_explain::{Options, explain};
+use whylate_core::result::{CauseKind, ExplainAnswer, ExplainResult, LateWhat};
+use whylate_explain::{Options, TaskChoice, explain};
 
 #[test]
 fn a_waker_that_is_late_is_followed_to_its_cpu() {
@@ -37,8 +37,22 @@ fn a_waker_that_is_late_is_followed_to_its_cpu() {
 
 #[test]
 fn a_lock_is_followed_to_its_owner() {
-    let result = explained(
-        "100 1 idle-0 d..h1.. expire 5098
+    let lines = |medium: u32| LOCKED.replace("medium-8:50", &format!("medium-8:{medium}"));
+    let result = explained(&lines(50));
+    let (latency, kind, actor, _) = only(&result);
+    assert_eq!((latency, kind, actor), (1485, CauseKind::Lock, "owner"), "{result:#?}");
+    assert!(result.spikes[0].timeline.iter().any(|segment| segment.what.contains("waits: medium")));
+    let evidence = &result.spikes[0].cause.evidence;
+    assert!(
+        evidence.iter().any(|line| line.contains("medium had the CPU meanwhile: priority inversion")),
+        "{evidence:?}"
+    );
+    let above = explained(&lines(5));
+    let evidence = &above.spikes[0].cause.evidence;
+    assert!(evidence.iter().all(|line| !line.contains("inversion")), "{evidence:?}");
+}
+
+const LOCKED: &str = "100 1 idle-0 d..h1.. expire 5098
          500 1 rt-7 ....... timer_start 6000
          510 1 rt-7 d...2.. switch rt-7:10 S > owner-9:120
          1003 1 owner-9 d..h... vec local_timer
@@ -51,16 +65,68 @@ fn a_lock_is_followed_to_its_owner() {
          2000 1 medium-8 d...2.. switch medium-8:50 S > owner-9:10
          2500 1 owner-9 d...1.. waking rt-7:10 1
          2510 1 owner-9 d...2.. switch owner-9:10 R > rt-7:10
-         2512 1 rt-7 ....... lockx",
-    );
-    let (latency, kind, actor, _) = only(&result);
-    assert_eq!((latency, kind, actor), (1485, CauseKind::Lock, "owner"), "{result:#?}");
-    assert!(result.spikes[0].timeline.iter().any(|segment| segment.what.contains("waits: medium")));
-    let evidence = &result.spikes[0].cause.evidence;
-    assert!(
-        evidence.iter().any(|line| line.contains("medium had the CPU meanwhile: priority inversion")),
-        "{evidence:?}"
-    );
+         2512 1 rt-7 ....... lockx";
+
+/// Twelve times, `rt` sleeps in the middle of its work, is woken at `woken_us`, and runs at 2800 us.
+fn sleeps(before: &str, woken_us: u64) -> String {
+    let cycle = |nth: u64| {
+        let at = |us: u64| 1000 + nth * 10_000 + us;
+        let timer = at(8990) + 4998;
+        format!(
+            "{before_at} 1 rt-7 ....... {before}
+             {} 1 rt-7 d...2.. switch rt-7:10 D > owner-9:120
+             {} 1 owner-9 d...1.. waking rt-7:10 1
+             {} 1 owner-9 d...2.. switch owner-9:120 R > rt-7:10
+             {} 1 rt-7 ....... lockx
+             {} 1 rt-7 ....... timer_start {timer}
+             {} 1 rt-7 d...2.. switch rt-7:10 S > owner-9:120
+             {} 1 owner-9 d..h... waking rt-7:10 1
+             {} 1 owner-9 d...2.. switch owner-9:120 R > rt-7:10\n",
+            at(25),
+            at(woken_us),
+            at(2800),
+            at(2812),
+            at(2890),
+            at(2900),
+            at(9000),
+            at(9010),
+            before_at = at(20),
+        )
+    };
+    format!("10 1 idle-0 d..h1.. expire 5008\n{}", (0..12).map(cycle).collect::<String>())
+}
+
+fn of_rt(lines: &str, top: usize) -> ExplainResult {
+    let task = Some(TaskChoice::Name("rt".to_owned()));
+    explained_with(lines, &Options { task, top, ..Options::default() })
+}
+
+#[test]
+fn a_wait_for_a_lock_counts_once_however_many_are_explained() {
+    let lines = sleeps("lock", 2500);
+    for top in [3, 12, 100] {
+        let result = of_rt(&lines, top);
+        assert_eq!(result.traces[0].spikes_found, 12, "{top}");
+        let latencies: Vec<u64> = result.spikes.iter().map(|spike| spike.latency_ns / 1000).collect();
+        assert_eq!(latencies, vec![2775; top.min(12)], "the wake-up after it is a part of it");
+        assert_eq!(result.traces[0].waits_left_out, 0);
+    }
+}
+
+#[test]
+fn a_sleep_without_a_lock_is_counted_as_left_out() {
+    // The task runs 300 us, or 10 us after its wake-up.
+    for (woken_us, found) in [(2500, 12), (2790, 0)] {
+        let lines = sleeps("fn work <- cycle", woken_us);
+        for top in [3, 12, 100] {
+            let result = of_rt(&lines, top);
+            assert_eq!(
+                (result.traces[0].spikes_found, result.traces[0].waits_left_out),
+                (found, 12),
+                "{top}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub struct Push {
     pub replace: bool,
     /// What was requested of the run; the table `runs` lists the differences.
     pub asked: Asked,
-    /// Has the machine's labels.
+    /// Has the machine's labels, and its kernel unless one is requested.
     pub farm: Option<FarmFile>,
 }
 
@@ -43,6 +43,8 @@ pub struct Pushed {
     pub mismatches: Vec<String>,
     /// Whether it is a run of the short form of its plan.
     pub is_short: bool,
+    /// Whether there is a farm file that does not name the machine.
+    pub is_stranger: bool,
 }
 
 /// The machine's name in the lake: its own, or the requested one if its own is not valid. The difference stays a
@@ -81,10 +83,16 @@ impl Lake {
             ));
         }
         let result = result_of(&reader)?;
-        let differs = mismatches(reader.info(), result.as_ref(), &how.asked);
         let info = reader.info();
         let run = LakeRun { host: host_of(info, &how.asked)?, run: info.run.clone() };
-        let labels = how.farm.as_ref().map(|farm| farm.labels_of(&run.host)).unwrap_or_default();
+        let host = how.farm.as_ref().and_then(|farm| farm.host(&run.host));
+        let mut asked = how.asked.clone();
+        asked.kernel = asked.kernel.or_else(|| host.and_then(|host| host.kernel.clone()));
+        let differs = mismatches(info, result.as_ref(), &asked);
+        let labels = match host {
+            Some(host) => host.labels(),
+            None => self.runtime.block_on(self.labels_of(&run))?,
+        };
         let words = LakeWords { mismatches: &differs, labels: &labels };
         let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {
@@ -114,7 +122,17 @@ impl Lake {
         let pushed = self.runtime.block_on(brought);
         let (objects, bytes) = pushed?;
         let is_short = is_short(info, &how.asked);
-        Ok(Pushed { run, objects, bytes, mismatches: differs, is_short })
+        let is_stranger = how.farm.is_some() && host.is_none();
+        Ok(Pushed { run, objects, bytes, mismatches: differs, is_short, is_stranger })
+    }
+
+    /// The labels of a run in the lake: a push without others keeps them.
+    async fn labels_of(&self, run: &LakeRun) -> Result<String, FarmError> {
+        if !is_plain(&run.run) {
+            return Ok(String::new());
+        }
+        let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
+        Ok(serde_json::from_slice::<Manifest>(&found).map(|found| found.labels).unwrap_or_default())
     }
 
     async fn bring(

@@ -7,7 +7,7 @@ use crate::section::{
 };
 use crate::sections::{guide, warnings};
 use crate::words;
-use whylate_core::figure::{nanoseconds, of_kernel, priority, share};
+use whylate_core::figure::{self, nanoseconds, of_kernel, priority, share};
 use whylate_core::result::{
     CauseKind, EvidenceLine, ExpectedFrom, ExplainAnswer, ExplainResult, ExplainedRun, ExplainedSpike,
     ExplainedTrace, LateTask, Spike, ThresholdFrom, TimelineSegment,
@@ -36,14 +36,26 @@ pub fn explain(result: &ExplainResult) -> Page {
         ExplainAnswer::Found => Some(count(result)).filter(|counted| *counted != title),
         _ => result.answer_reason.clone().or_else(|| worst(result)),
     };
+    let left_out = result.traces.iter().filter_map(left_out);
     Page {
         origin: "whylate explain".to_owned(),
         title,
         title_tone,
-        about: traces.chain(counted).map(|line| vec![line]).collect(),
+        about: traces.chain(counted).chain(left_out).map(|line| vec![line]).collect(),
         sections: sections(result),
         ..Page::default()
     }
+}
+
+/// Sleeps that only `--what blocked` explains.
+fn left_out(trace: &ExplainedTrace) -> Option<String> {
+    let sleeps = match trace.waits_left_out {
+        0 => return None,
+        1 => "1 sleep without a timer is".to_owned(),
+        many => format!("{} sleeps without a timer are", figure::count(many)),
+    };
+    let threshold = nanoseconds(trace.threshold_ns);
+    Some(format!("{sleeps} longer than {threshold} and not counted: `--what blocked` explains them."))
 }
 
 /// `run quick on bench-3, Linux 6.12.9-rt, started 2026-11-23T03:10:00Z, cell l3`.
@@ -241,7 +253,18 @@ fn described(trace: &ExplainedTrace) -> String {
         let how = if trace.period_inferred { "inferred from the task's runs" } else { "given" };
         parts.push(format!("period {} ({how})", nanoseconds(period)));
     }
+    if trace.threshold_from == ThresholdFrom::Marker {
+        let threshold = nanoseconds(trace.threshold_ns);
+        parts.push(format!("threshold {threshold} (from the break marker in the trace)"));
+    }
     parts.join(", ")
+}
+
+/// ` in 2.00 s of the trace`, if that is known of all traces.
+fn covered(traces: &[ExplainedTrace]) -> String {
+    let sum = traces.iter().try_fold(0u64, |sum, trace| sum.checked_add(trace.covered_ns?));
+    let of = if traces.len() == 1 { "the trace" } else { "the traces" };
+    sum.map(|covered_ns| format!(" in {} of {of}", nanoseconds(covered_ns))).unwrap_or_default()
 }
 
 /// How many spikes there are, and how many are shown.
@@ -272,7 +295,7 @@ pub(super) fn count(result: &ExplainResult) -> String {
             "The run's probes recorded these spikes; no trace shows any of them.".to_owned()
         }
         (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
-        (_, 0, _) => format!("No latency above {threshold} was found."),
+        (_, 0, _) => format!("No latency above {threshold} was found{}.", covered(&result.traces)),
         (_, 1, _) => format!("1 latency{above}."),
         (_, found, shown) if found > shown => {
             format!("{found} latencies{above}; the {shown} largest are explained.")

@@ -18,7 +18,10 @@ pub fn fix(fix: &FixResult) -> Page {
             FixAnswer::Unfinished => Tone::Warn,
             _ => Tone::Plain,
         },
-        about: vec![vec![format!("goal {}", registration.goal), format!("margin {}", registration.margin)]],
+        about: vec![vec![
+            format!("goal {}", registration.goal.words()),
+            format!("margin {}", registration.margin),
+        ]],
         sections: sections::of_fix(fix),
         ..Page::default()
     };

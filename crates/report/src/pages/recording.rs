@@ -43,17 +43,22 @@ pub fn recording(recording: &RecordingResult, until: Option<Nanos>) -> Result<Pa
 
 /// Why there is no trace.
 fn without_trace(recording: &RecordingResult, until: Option<Nanos>) -> (String, Tone) {
-    let has_triggers = !recording.probe.triggers.is_empty();
+    let all = &recording.probe.triggers;
+    let has_triggers = !all.is_empty();
+    let none = match has_triggers && all.iter().all(triggers::is_marker) {
+        true => "no watched thread wrote the trigger's text",
+        false => "no trigger came",
+    };
     let Some(until) = until else {
-        return ("no trigger came, so no trace was kept".to_owned(), Tone::Good);
+        return (format!("{none}, so no trace was kept"), Tone::Good);
     };
     match &recording.cannot_tell {
         Some(why) if has_triggers => {
-            (format!("no trigger came; cannot tell whether a latency exceeded {until}: {why}"), Tone::Warn)
+            (format!("{none}; cannot tell whether a latency exceeded {until}: {why}"), Tone::Warn)
         }
         Some(why) => (format!("cannot tell whether a latency exceeded {until}: {why}"), Tone::Warn),
         None if has_triggers => {
-            (format!("no latency exceeded {until}, and no trigger came, so no trace was kept"), Tone::Good)
+            (format!("no latency exceeded {until}, and {none}, so no trace was kept"), Tone::Good)
         }
         None => (format!("no latency exceeded {until}, so no trace was kept"), Tone::Good),
     }

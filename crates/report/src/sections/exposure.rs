@@ -14,8 +14,9 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     ];
     let row = |name: &str, exposure: &Exposure| {
         let per_hour = format!("{:.2}", exposure.events_per_hour_max);
-        let figures =
-            [nanoseconds(exposure.watched_ns), exposure.cpus.to_string(), count(exposure.events), per_hour];
+        let most = if exposure.records_missing { "at most " } else { "" };
+        let events = format!("{most}{}", count(exposure.events));
+        let figures = [nanoseconds(exposure.watched_ns), exposure.cpus.to_string(), events, per_hour];
         Row::of(std::iter::once(name.to_owned()).chain(figures))
     };
     let cells = run.cells.iter().filter_map(|cell| Some(row(&cell.name, cell.exposure.as_ref()?)));

@@ -4,8 +4,8 @@ use crate::section::{ALWAYS, Block, Cell, Column, Depth, Row, Section, Table, To
 use crate::words::{cell_probe, probe_meaning, probe_names};
 use whylate_core::figure::{count, nanoseconds, nanoseconds_f64, rate, share};
 use whylate_core::quantity::{
-    BUCKET_NS, CORRECTED, CYCLES, EXTREMES, GAPS, LOST_SHARE, OVERRUNS, OWN_MAX_NS, OWN_P99_NS, PEER_CPU,
-    Quantities, Row as Quantified, Shown, TABLE, THROTTLED, Unit,
+    BUCKET_NS, CORRECTED, CYCLES, EXTREMES, GAPS, HISTOGRAM_END_NS, LOST_SHARE, OVERRUNS, OWN_MAX_NS,
+    OWN_P99_NS, PEER_CPU, Quantities, Row as Quantified, Shown, TABLE, THROTTLED, Unit,
 };
 use whylate_core::record::InterruptRecord;
 use whylate_core::result::{
@@ -82,8 +82,12 @@ impl<'r> Line<'r> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
     }
 
-    /// The end of its bucket, if the buckets are wide.
-    fn quantile(&self, figure: fn(&Quantiles) -> u64) -> Option<String> {
+    /// The quantile of that part of the samples, or the end of its bucket, if the buckets are wide. One that is above the
+    /// end of another tool's histogram is not known.
+    fn quantile(&self, part: f64, figure: fn(&Quantiles) -> u64) -> Option<String> {
+        if let Some(cpu) = self.recorded().filter(|cpu| !cpu.knows_quantile(part)) {
+            return cpu.get(HISTOGRAM_END_NS).map(|end_ns| format!("> {}", nanoseconds(end_ns)));
+        }
         let is_wide = self.recorded().is_some_and(|cpu| cpu.get(BUCKET_NS).is_some());
         self.time(figure).map(|time| if is_wide { format!("≤ {time}") } else { time })
     }
@@ -170,10 +174,10 @@ static FIELDS: [Field; 12] = [
         let figures = line.quantiles().map(|figures| figures.mean_ns);
         figures.or_else(|| line.extremes()?.mean_ns).map(nanoseconds_f64)
     }),
-    field("median", ALWAYS, |line| line.quantile(|figures| figures.p50_ns)),
-    field("p99", ALWAYS, |line| line.quantile(|figures| figures.p99_ns)),
-    field("p99.9", 8, |line| line.quantile(|figures| figures.p999_ns)),
-    field("p99.99", 0, |line| line.quantile(|figures| figures.p9999_ns)),
+    field("median", ALWAYS, |line| line.quantile(0.5, |figures| figures.p50_ns)),
+    field("p99", ALWAYS, |line| line.quantile(0.99, |figures| figures.p99_ns)),
+    field("p99.9", 8, |line| line.quantile(0.999, |figures| figures.p999_ns)),
+    field("p99.99", 0, |line| line.quantile(0.9999, |figures| figures.p9999_ns)),
     field(MAX, ALWAYS, |line| line.max_ns().map(nanoseconds)),
     field("median cycles", 8, |line| line.recorded()?.get(CYCLES).map(|cycles| count(cycles.p50))),
 ];

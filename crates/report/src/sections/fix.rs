@@ -151,7 +151,7 @@ fn settings(fix: &FixResult) -> Section {
     let section = Section::new("fix-tried", "What each setting does")
         .with(Table { columns: columns.into(), rows, folds: false })
         .with_all(in_plans(fix));
-    let goal = &fix.registration.goal;
+    let goal = fix.registration.goal.words();
     let note = format!("Effect: {goal} with all settings, divided by {goal} without this setting.");
     if section.blocks.is_empty() { section } else { section.with(Block::note(note)) }
 }
@@ -223,7 +223,7 @@ fn proved(fix: &FixResult) -> Section {
     };
     let rows = fix.claims.iter().filter_map(row).collect();
     let margin = fix.registration.margin.0;
-    let title = format!("What new measurements show about {}", fix.registration.goal);
+    let title = format!("What new measurements show about {}", fix.registration.goal.words());
     Section::new("fix-claims", title)
         .with(fix.claims.iter().map(item).collect::<Vec<Item>>())
         .with(Forest { rows, margin })

@@ -17,6 +17,7 @@ use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult
 const MIDDLE: &str = "Worst CPU: medians of the repeats; max is the largest of all repeats.";
 const MIDDLE_AND_CORRECTED: &str =
     "Worst CPU, with missed periods: medians of the repeats; max is the largest.";
+const CORRECTED_ALONE: &str = "Quantiles count missed periods, too; `--details` also shows them as recorded.";
 /// A CPU whose figure has this multiple of the middle CPU's is named.
 const OUTLYING: f64 = 2.0;
 /// The most of them that are named.
@@ -37,7 +38,8 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let last = shown.iter().rposition(|is_shown| *is_shown);
     let mut shown_cells =
         all.iter().zip(&shown).filter(|(_, is_shown)| **is_shown).flat_map(|((_, cells), _)| cells);
-    let figures = if shown_cells.any(is_corrected) { MIDDLE_AND_CORRECTED } else { MIDDLE };
+    let is_any_corrected = shown_cells.any(is_corrected);
+    let figures = if is_any_corrected { MIDDLE_AND_CORRECTED } else { MIDDLE };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let of = SeriesName::of(&name);
         let is_chain = of.series.and_then(Chain::of_series).is_some();
@@ -45,9 +47,12 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
         let depth = if shown[index] { Depth::Main } else { Depth::Brief(brief(run, &name, &cells)) };
         let section = Section::new("", name).meaning(meaning).depth(depth).with(table(run, &cells));
         let outlying = cells.iter().filter_map(outlying).map(Block::note);
-        let is_noted = has_signs && Some(index) == last;
-        let notes = is_noted.then(|| [figures.to_owned(), reading::signs(&run.comparisons)].map(Block::note));
-        section.with_all(outlying).with_all(notes.into_iter().flatten())
+        let notes = match (Some(index) == last, has_signs) {
+            (true, true) => vec![figures.to_owned(), reading::signs(&run.comparisons)],
+            (true, false) if is_any_corrected => vec![CORRECTED_ALONE.to_owned()],
+            _ => Vec::new(),
+        };
+        section.with_all(outlying).with_all(notes.into_iter().map(Block::note))
     };
     let parts: Vec<Section> = all.into_iter().enumerate().map(part).collect();
     Section::new("matrix", "").with_all(parts).unless_empty()
@@ -70,7 +75,7 @@ fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option
 }
 
 /// Whether the quantiles are corrected for missed periods.
-fn is_corrected(cell: &CellSeries<'_>) -> bool {
+pub(super) fn is_corrected(cell: &CellSeries<'_>) -> bool {
     cell.cpus
         .iter()
         .any(|cpu| cpu.get(CORRECTED).is_some() && cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))

@@ -1,5 +1,6 @@
 //! The noise floor: the result of a short stall check without load for each cell.
 
+use super::summary::{cause_name, sure_cause};
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table};
 use whylate_core::WarningCode;
 use whylate_core::figure::{count, nanoseconds};
@@ -25,8 +26,11 @@ fn line(run: &RunResult) -> Option<String> {
     let steal = largest(|floor| floor.steal_ns).map(|(time, cell)| format!("{time} stolen (cell {cell})"));
     let is_ordinary = run.warnings.iter().any(|warning| warning.code == WarningCode::NoRealtimePriority);
     let is_guest = run.facts.environment.hypervisor.is_some();
-    let source = match (steal.is_some(), is_ordinary) {
-        (false, true) => "other threads: the check ran at ordinary priority",
+    let known = floors().max_by_key(|(_, floor)| floor.max_ns).and_then(|(_, floor)| sure_cause(floor));
+    let known = known.map(cause_name);
+    let source = match (&known, steal.is_some(), is_ordinary) {
+        (Some(cause), ..) => cause.as_str(),
+        (None, false, true) => "other threads: the check ran at ordinary priority",
         _ if steal.is_some() || is_guest => "the hypervisor",
         _ => "the machine itself (its interrupts, its firmware), not from a load",
     };

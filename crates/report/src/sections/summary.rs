@@ -6,10 +6,11 @@ use crate::words::counted;
 use crate::worst::{self, CellSeries, LateBy};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
-use whylate_core::plan::{ProbePlan, Samples, Statistic};
+use whylate_core::plan::{Per, ProbePlan, Samples, Statistic};
 use whylate_core::quantity::{DOUBT_MAX_NS, OVERRUNS, TASK, THROTTLED, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::result::{
-    CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, Outcome, RunResult, Verdict, late_kinds,
+    Cause, CauseClass, CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, NoiseFloor, Outcome,
+    RunResult, Verdict, late_kinds,
 };
 use whylate_core::{SeriesName, WarningCode};
 
@@ -87,18 +88,16 @@ fn late(run: &RunResult) -> (String, Tone) {
             if over.is_empty() && run.plan.deadline().or(run.plan.chain_deadline()).is_some() {
                 return (format!("Yes: {}.", run.verdict_reason), Tone::Bad);
             }
+            // Probes measure one after another: their events are not added up.
+            let of_probe = if run.plan.probe.len() > 1 { " of the worst probe" } else { "" };
             let times = run
                 .exposure
-                .map(|exposure| format!(", {}", counted(exposure.events, "time")))
+                .and_then(|exposure| exposure.above())
+                .map(|above| format!(", by {above}{of_probe},"))
                 .unwrap_or_default();
             let place = if over.is_empty() { String::new() } else { format!(" in {}", over.join(", ")) };
-            let floor = below_noise_floor(run, limit.0).map(|floor_ns| {
-                format!(
-                    " This limit cannot be met on this machine: the noise floor is {}, without any load.",
-                    nanoseconds(floor_ns)
-                )
-            });
-            let floor = floor.unwrap_or_default();
+            let floor = below_noise_floor(run, limit.0);
+            let floor = floor.map(|floor| format!(" {floor}")).unwrap_or_default();
             (format!("Yes: the limit of {limit} was exceeded{place}{times}{watched}.{floor}"), Tone::Bad)
         }
         (Verdict::Pass, Some(limit)) => {
@@ -126,11 +125,50 @@ fn late(run: &RunResult) -> (String, Tone) {
     }
 }
 
-/// The largest gap without load, if the limit is below the noise floor of each cell: then no task can meet it here.
-fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<u64> {
+/// What it means that the limit is below the noise floor of each cell: a task cannot meet it here only if what made the
+/// floor is outside the kernel.
+fn below_noise_floor(run: &RunResult, limit_ns: u64) -> Option<String> {
     let floors = || run.cells.iter().filter_map(|cell| cell.noise_floor.as_ref());
-    let is_below = floors().all(|floor| floor.max_ns.is_some_and(|max_ns| max_ns > limit_ns));
-    floors().filter(|_| is_below).filter_map(|floor| floor.max_ns).max()
+    if !floors().all(|floor| floor.max_ns.is_some_and(|max_ns| max_ns > limit_ns)) {
+        return None;
+    }
+    let largest = floors().max_by_key(|floor| floor.max_ns)?;
+    let floor = nanoseconds(largest.max_ns?);
+    if floors().all(|floor| sure_cause(floor).is_some_and(|it| it.kind.class() == CauseClass::Machine)) {
+        return Some(format!(
+            "This limit cannot be met on this machine: the noise floor is {floor}, without any load."
+        ));
+    }
+    let removable = sure_cause(largest).filter(|it| it.kind.class() != CauseClass::Machine);
+    Some(match removable {
+        Some(cause) => {
+            // The threads of the kernel with a number are its own.
+            let is_program = |actor: &String| cause.kind == CauseKind::Thread && !actor.contains('/');
+            let advice = match cause.actor.as_ref().is_some_and(is_program) {
+                true => ": stop it, and repeat the run",
+                false => "",
+            };
+            format!("The noise floor is {floor} without any load, by {}{advice}.", cause_name(cause))
+        }
+        None => format!("It was not met even without load (noise floor {floor})."),
+    })
+}
+
+/// The cause of the largest gap without load, if it is likely and took most of the gap.
+pub(super) fn sure_cause(floor: &NoiseFloor) -> Option<&Cause> {
+    let is_sure = |it: &&Cause| it.confidence.unwrap_or(1.0) >= 0.6 && it.share.unwrap_or(1.0) >= 0.5;
+    floor.cause.as_ref().filter(|it| it.kind != CauseKind::Unattributed).filter(is_sure)
+}
+
+/// `thread axle`, `irqs off (irq/45-nvkm)`, `steal`.
+pub(super) fn cause_name(cause: &Cause) -> String {
+    let kind = cause.kind.words();
+    match (&cause.actor, cause.kind) {
+        (Some(actor), CauseKind::Thread) => format!("{kind} {actor}"),
+        (None, CauseKind::Thread) => "another thread".to_owned(),
+        (Some(actor), _) => format!("{kind} ({actor})"),
+        (None, _) => kind,
+    }
 }
 
 /// `Up to 2.31 ms, in above-l3 on CPU 1; median p99.9 is 381 us in above-l3 and 53.0 us in idle.`
@@ -157,9 +195,18 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         (Some(p999), None) => format!("; {of}p99.9 is {p999}"),
         (None, _) => String::new(),
     };
+    // Of compared cells, the notes of the table say so.
+    let is_corrected = !p999.is_empty() && middle(worst).is_none() && super::matrix::is_corrected(worst);
+    let missed = if is_corrected { " with missed periods" } else { "" };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
     let possible = possible(cells).unwrap_or_default();
-    Some(format!("Up to {max}{late}{place}{possible}{p999}."))
+    let is_per_wakeup =
+        |probe: &ProbePlan| matches!(probe, ProbePlan::Task(task) if task.per == Some(Per::Wakeup));
+    let ends = match waits_unseen(cells) && run.plan.probe.iter().any(is_per_wakeup) {
+        true => " Each sleep ends a response here: waits for locks and disks are not part of it.",
+        false => "",
+    };
+    Some(format!("Up to {max}{late}{place}{possible}{p999}{missed}.{ends}"))
 }
 
 /// How long the responses of a watched thread may have been, with what the record does not show.
@@ -167,12 +214,18 @@ fn possible(cells: &[CellSeries<'_>]) -> Option<String> {
     let cpus = || cells.iter().flat_map(|cell| &cell.cpus);
     let known_ns = cells.iter().filter_map(CellSeries::max_ns).max();
     let longest = |key| cpus().filter_map(|cpu| cpu.get(key)).max().filter(|ns| Some(*ns) > known_ns);
-    let unseen = longest(UNSEEN_MAX_NS).map(|ns| match waits_unseen(cells) {
+    let in_doubt = longest(DOUBT_MAX_NS).is_some();
+    let unseen = longest(UNSEEN_MAX_NS).filter(|_| !(in_doubt && waits_unseen(cells)));
+    let unseen = unseen.map(|ns| match waits_unseen(cells) {
         true => format!("; at most {}, with waits for a CPU that were not recorded", nanoseconds(ns)),
         false => format!("; gaps in the record may hide a response of up to {}", nanoseconds(ns)),
     });
     let in_doubt = longest(DOUBT_MAX_NS).map(|ns| {
-        format!("; up to {}, if sleeps of unknown meaning were in the middle of the work", nanoseconds(ns))
+        let longest = match waits_unseen(cells) {
+            true => format!("{} or more", nanoseconds(ns)),
+            false => format!("up to {}", nanoseconds(ns)),
+        };
+        format!("; {longest}, if sleeps of unknown meaning were in the middle of the work")
     });
     let all: String = unseen.into_iter().chain(in_doubt).collect();
     (!all.is_empty()).then_some(all)

@@ -9,7 +9,7 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
-use whylate_core::quantity::{OVERRUNS, POSSIBLY_LATE, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
+use whylate_core::quantity::{DOUBTS, OVERRUNS, POSSIBLY_LATE, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, OwnCounters, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
@@ -271,13 +271,17 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
     let task = cpu.quantities.of(TASK);
     let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
     let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
+    let waits_unseen = cpu.get(UNSEEN_WAITS) > Some(0);
+    // Sleeps in the middle of the work add to responses, by an unknown time.
+    let is_open = waits_unseen && cpu.get(DOUBTS) > Some(0);
     let late = match (cpu.get(OVERRUNS).unwrap_or(0), cpu.get(POSSIBLY_LATE)) {
+        (least, _) if is_open => Some(format!("at least {}", count(least))),
         (least, Some(possibly)) if possibly > 0 => {
             Some(format!("{} to {}", count(least), count(least + possibly)))
         }
         (least, _) => number(Some(least)),
     };
-    let possible_ns = cpu.get(UNSEEN_MAX_NS).filter(|_| cpu.get(UNSEEN_WAITS) > Some(0));
+    let possible_ns = cpu.get(UNSEEN_MAX_NS).filter(|_| waits_unseen && !is_open);
     Row::of([
         cell.map(str::to_owned),
         cpu.series.clone(),

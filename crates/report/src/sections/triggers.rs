@@ -4,7 +4,7 @@ use crate::charts::Clock;
 use crate::section::{Block, Cell, Column, Depth, Row, Section, Table, sentences};
 use whylate_core::figure::{count, nanoseconds};
 use whylate_core::result::{
-    ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread, none_late,
+    ProbeResult, RunResult, TriggerMoment, TriggerResult, TriggerSuspect, TriggerThread,
 };
 
 /// The most moments of a trigger that the details list.
@@ -50,7 +50,8 @@ fn section(probe: &ProbeResult, cell: Option<&str>, when: &dyn Fn(u64) -> String
 
 /// A row for each reason; the first one has the trigger.
 fn rows(trigger: &TriggerResult) -> Vec<Row> {
-    let explained: u64 = trigger.suspects.iter().map(|it| it.moments).sum();
+    let all: u64 = trigger.suspects.iter().map(|it| it.moments).sum();
+    let explained: u64 = trigger.suspects.iter().filter(|it| !it.cannot_tell).map(|it| it.moments).sum();
     let row = |nth: usize, why: String| {
         let figures = [
             trigger.record.trigger.clone(),
@@ -63,21 +64,36 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
         Row::of::<Cell>(figures.into_iter().chain([Cell::from(why)]))
     };
     if trigger.suspects.is_empty() {
-        let why = if trigger.record.count == 0 { "did not occur" } else { "not explained" };
+        let why = match trigger.record.count {
+            0 if is_marker(trigger) => "no watched thread wrote it",
+            0 => "did not occur",
+            _ => "not explained",
+        };
         return vec![row(0, why.to_owned())];
     }
-    trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, explained))).collect()
+    trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, all))).collect()
+}
+
+/// Whether the trigger is a text in `trace_marker`: those of other threads do not count.
+pub(crate) fn is_marker(trigger: &TriggerResult) -> bool {
+    trigger.record.trigger.starts_with("marker:")
 }
 
 /// `in 11 of 14, control was late, up to 4.10 ms: preempted by thief`.
-fn why(suspect: &TriggerSuspect, explained: u64) -> String {
-    let of = format!("in {} of {}", count(suspect.moments), count(explained));
+fn why(suspect: &TriggerSuspect, all: u64) -> String {
+    let of = format!("in {} of {}", count(suspect.moments), count(all));
     let Some(thread) = &suspect.thread else {
-        return format!("{of}, {}", none_late(suspect.cannot_tell));
+        return format!("{of}, {}", suspect.none_late());
     };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
-    let at_most = if suspect.wait_max_ns.is_some() { "at most " } else { "" };
-    format!("{of}, {thread} was late (longest response {at_most}{}){cause}", nanoseconds(suspect.longest_ns))
+    let (was, at_most) = match suspect.wait_max_ns {
+        Some(_) => ("may have been", "at most "),
+        None => ("was", ""),
+    };
+    format!(
+        "{of}, {thread} {was} late (longest response {at_most}{}){cause}",
+        nanoseconds(suspect.longest_ns)
+    )
 }
 
 /// One moment with its threads.
@@ -90,7 +106,7 @@ fn described(moment: &TriggerMoment, when: &dyn Fn(u64) -> String) -> String {
     };
     let late: Vec<String> = moment.threads.iter().filter(|it| it.late).map(TriggerThread::sentence).collect();
     let why = match late.is_empty() {
-        true => none_late(moment.is_partial()).to_owned(),
+        true => moment.none_late(),
         false => late.join("; "),
     };
     format!("{}{text} at {}{more}: {why}.", moment.trigger, when(moment.at_ns))
@@ -175,8 +191,8 @@ mod tests {
             suspects: vec![suspect(Some("control"), 11), suspect(None, 3)],
             moments: vec![moment],
         };
-        let text =
-            text(vec![late, TriggerResult { record: record("socket", 0, 0), ..TriggerResult::default() }]);
+        let never = |trigger| TriggerResult { record: record(trigger, 0, 0), ..TriggerResult::default() };
+        let text = text(vec![late, never("socket"), never("marker:late")]);
         for expected in [
             "output:Late",
             "1,015",
@@ -184,6 +200,7 @@ mod tests {
             "in 11 of 14, control was late (longest response 4.10 ms): ",
             "in 3 of 14, no watched thread was late",
             "did not occur",
+            "no watched thread wrote it",
             "\"Late by 4 ms\"",
             "with 1 more trigger just after",
             "1,000 triggers",
@@ -191,6 +208,24 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn a_moment_without_an_answer_is_not_explained() {
+        let suspect = TriggerSuspect {
+            moments: 7,
+            longest_ns: 300_000_000,
+            cannot_tell: true,
+            without_median: Some("control".to_owned()),
+            ..TriggerSuspect::default()
+        };
+        let record =
+            TriggerRecord { trigger: "output:Late".to_owned(), count: 7, ..TriggerRecord::default() };
+        let text = text(vec![TriggerResult { record, suspects: vec![suspect], ..TriggerResult::default() }]);
+        let line = text.lines().find(|line| line.contains("output:Late")).unwrap_or_default();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..4], ["output:Late", "7", "0.0", "0"], "{text}");
+        assert!(line.contains("in 7 of 7, cannot tell: control has no median"), "{text}");
     }
 
     #[test]

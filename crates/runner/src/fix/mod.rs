@@ -82,7 +82,13 @@ pub fn possible(root: &HostRoot, facts: &Facts, target: &CpuSet, kind: &Treatmen
         matches!(change.target, Target::Scheduling { .. }) && is_real_time(&change.new) && !before()
     };
     if planned.changes.iter().any(|change| rises(&change)) {
-        return Err("no thread has a real-time priority that could be lowered".to_owned());
+        let name = match kind {
+            TreatmentKind::Priority(plan) => format!(" called `{}`", plan.thread),
+            _ => String::new(),
+        };
+        let is_each = planned.changes.iter().all(|change| rises(&change));
+        let which = if is_each { "no" } else { "not every" };
+        return Err(format!("{which} thread{name} has a real-time priority that could be lowered"));
     }
     if let Some(path) = planned.changes.iter().find_map(|change| refused_file(change, root)) {
         let remedy = match facts.privileges.root {
@@ -231,7 +237,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     };
     let cells = measured.cells.iter().filter(|cell| cell.treatments.is_empty()).filter_map(worst);
     let Some((cell, value)) = cells.max_by(|a, b| a.1.total_cmp(&b.1)) else {
-        let reason = format!("no repeat measured the goal `{}`", registration.goal);
+        let reason = format!("no repeat measured the goal `{}`", registration.goal.words());
         return Ok(Some(RunEnd::Failed { reason }));
     };
     registration.cell = Some(cell.clone());
@@ -240,7 +246,7 @@ fn choose(run: &mut RunInProgress<'_>, adviser: &mut dyn Adviser) -> Result<Opti
     if !is_met {
         run.audience.said(&format!(
             "the cell `{cell}` has the largest {}, so treatments are tried in this cell",
-            registration.goal
+            registration.goal.words()
         ));
         let proposed = adviser.propose(&registration, &measured, &cell).map_err(RunError::Adviser)?;
         let Some(proposal) = proposed else {
@@ -384,7 +390,7 @@ impl Steps {
             true => ": no response of the watched thread was recorded (it did not run, or has ended)",
             false => "",
         };
-        Ok(figure.ok_or_else(|| format!("the repeat did not measure {goal}{why}")))
+        Ok(figure.ok_or_else(|| format!("the repeat did not measure {}{why}", goal.words())))
     }
 
     /// Whether the ledger also judges treatments.

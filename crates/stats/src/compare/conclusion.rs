@@ -1,6 +1,7 @@
 //! What a comparison says as a whole.
 
 use super::RUNS_PERMUTED_MIN;
+use super::values::is_cell_of_cpu;
 use crate::contrast::SIGNIFICANCE;
 use whylate_core::WarningCode;
 use whylate_core::plan::{SeriesStatistic, Statistic};
@@ -10,7 +11,8 @@ use whylate_core::result::{CompareOutcome, CompareResult, Outcome, RunContrast};
 const QUANTILES: [Statistic; 4] = [Statistic::P99, Statistic::P999, Statistic::Median, Statistic::Max];
 
 /// The worst outcome of the statistic that decides; without a deciding statistic in common there is no conclusion.
-pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
+/// `lacking` says which results lack it: apart from a regression elsewhere, they leave the outcome open.
+pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>, lacking: &[String]) {
     let deciding: Vec<&RunContrast> = result.contrasts.iter().filter(|it| it.comparison.primary).collect();
     let is = |outcome: CompareOutcome| {
         move |it: &&&RunContrast| CompareOutcome::from(it.comparison.outcome) == outcome
@@ -23,9 +25,15 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>) {
     let (outcome, reason) = if result.contrasts.is_empty() {
         (CompareOutcome::Nothing, "the sides have no cell and probe in common".to_owned())
     } else if all == 0 {
-        (CompareOutcome::CannotTell, format!("no cell has {what} on both sides; choose another --statistic"))
+        let why = match lacking.is_empty() {
+            true => format!("no cell has {what} on both sides"),
+            false => format!("{what}: {}", lacking.join("; ")),
+        };
+        (CompareOutcome::CannotTell, format!("{why}; choose another --statistic"))
     } else if count(CompareOutcome::Worse) > 0 {
         (CompareOutcome::Worse, format!("{what} is worse in {} of {cells}", count(CompareOutcome::Worse)))
+    } else if !lacking.is_empty() {
+        (CompareOutcome::CannotTell, format!("{what}: cannot tell, because {}", lacking.join("; ")))
     } else if count(CompareOutcome::Equivalent) == all {
         (
             CompareOutcome::Equivalent,
@@ -64,6 +72,16 @@ const NAMED: usize = 3;
 
 /// The statistics that are worse or better, but do not decide: `; timer p99 is worse 4.02 × and does not decide (…)`.
 fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String {
+    // A statistic that some result lacks cannot decide either, nor one of a single CPU.
+    let can_decide = |it: &RunContrast| {
+        let of_results = |other: &&RunContrast| {
+            let (own, other_one) = (&it.comparison, &other.comparison);
+            !is_cell_of_cpu(&other.of_cell)
+                && (&own.probe, own.statistic) == (&other_one.probe, other_one.statistic)
+        };
+        let mut all = result.contrasts.iter().filter(of_results).peekable();
+        all.peek().is_some() && all.all(|other| other.comparison.refused.is_none())
+    };
     let is_clear = |it: &&RunContrast| {
         let comparison = &it.comparison;
         let is_better = comparison.outcome == Outcome::Better && outcome == CompareOutcome::CannotTell;
@@ -72,6 +90,7 @@ fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String 
             && !comparison.primary
             && comparison.ratio.is_some()
             && QUANTILES.contains(&comparison.statistic)
+            && can_decide(it)
     };
     let described = |it: &RunContrast| {
         let comparison = &it.comparison;
@@ -84,8 +103,9 @@ fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String 
     let Some(first) = clear.first() else { return String::new() };
     let named: Vec<String> = clear.iter().take(NAMED).map(|it| described(it)).collect();
     format!(
-        "; {}, but does not decide: for the next comparison, --statistic {} makes it decide",
+        "; {}, but does not decide: for the next comparison, --statistic '{} {}' makes it decide",
         named.join(", "),
+        first.comparison.probe,
         first.comparison.statistic
     )
 }

@@ -15,6 +15,7 @@ pub use values::{RunValues, ValueKey};
 
 use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, outcome, student, study};
 use crate::moments::{mean, variance};
+use std::collections::BTreeSet;
 use whylate_core::order::InOrder;
 use whylate_core::plan::SeriesStatistic;
 use whylate_core::result::{Comparison, Outcome, RunContrast};
@@ -82,7 +83,8 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
     for (draft, p_value) in drafts.iter_mut().zip(p_values) {
         let comparison = &mut draft.contrast.comparison;
         comparison.p_value = p_value;
-        comparison.outcome = match draft.is_decidable {
+        let is_decidable = draft.is_decidable && comparison.refused.is_none();
+        comparison.outcome = match is_decidable {
             true => outcome(p_value, draft.effect, draft.interval, margin),
             false => Outcome::CannotTell,
         };
@@ -128,13 +130,58 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         p_value: found.as_ref().map_or(1.0, |it| it.p_value),
         repeats: first.len().min(second.len()) as u32,
         more_repeats: None,
-        refused: None,
+        refused: missing(question, key),
     };
     let is_decidable = found.is_some();
     let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
     let comparison = comparison.explained();
     let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
     Some(Draft { contrast, effect, interval, is_decidable })
+}
+
+/// Why results of a side do not count for a statistic; `None` if all have it. Without them, no outcome is certain: one
+/// that is missing may be the worst.
+fn missing(question: &Question<'_>, key: &ValueKey) -> Option<String> {
+    let of_side = |(name, runs): (&str, &[RunValues])| {
+        let open = runs.iter().filter(|run| run.get(key).is_none());
+        let (above, absent): (Vec<&RunValues>, Vec<&RunValues>) = open.partition(|run| run.is_above(key));
+        let (all, statistic) = (runs.len(), key.statistic);
+        let above = match above.len() {
+            0 => None,
+            1 if all == 1 => {
+                Some(format!("the {statistic} of side {name} is above the end of its histogram"))
+            }
+            open => Some(format!(
+                "the {statistic} of {open} of {all} files on side {name} is above the end of their histogram"
+            )),
+        };
+        let absent = match absent.len() {
+            0 => None,
+            open => Some(format!(
+                "{} {statistic} is missing in {open} of {all} results of side {name}",
+                key.series
+            )),
+        };
+        above.into_iter().chain(absent).collect::<Vec<String>>()
+    };
+    let all = [question.baseline, question.side].into_iter().flat_map(of_side).collect::<Vec<String>>();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Why the statistic that decides is not known of all results, series by series.
+pub fn lacking(question: &Question<'_>) -> Vec<String> {
+    let Some(primary) = question.primary else { return Vec::new() };
+    let is_primary = |key: &&ValueKey| {
+        !key.is_of_cpu() && key.statistic == primary.statistic && primary.is_of(&key.series)
+    };
+    let keys = |runs: &[RunValues]| -> BTreeSet<ValueKey> {
+        runs.iter().flat_map(RunValues::keys).filter(is_primary).cloned().collect()
+    };
+    let (first, second) = (keys(question.baseline.1), keys(question.side.1));
+    // A cell or a series that only one side has is not compared.
+    let mut all: Vec<String> = first.intersection(&second).filter_map(|key| missing(question, key)).collect();
+    all.dedup();
+    all
 }
 
 /// An effect on the scale of logarithms.

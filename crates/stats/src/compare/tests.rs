@@ -177,16 +177,90 @@ fn an_open_comparison_names_statistics_that_are_clear() {
         };
     }
     let mut result = CompareResult { contrasts, ..CompareResult::default() };
-    conclude(&mut result, Some(&primary));
+    conclude(&mut result, Some(&primary), &[]);
     assert_eq!(result.outcome, CompareOutcome::CannotTell);
     let reason = &result.reason;
     assert!(
-        reason.contains("timer p99 in idle is worse (") && reason.contains("--statistic p99"),
+        reason.contains("timer p99 in idle is worse (") && reason.contains("--statistic 'timer p99' makes"),
         "{reason}"
     );
     for contrast in &mut result.contrasts {
         contrast.comparison.outcome = Outcome::CannotTell;
     }
-    conclude(&mut result, Some(&primary));
+    conclude(&mut result, Some(&primary), &[]);
     assert!(!result.reason.contains("--statistic"), "{}", result.reason);
+    for contrast in &mut result.contrasts {
+        contrast.comparison.outcome =
+            if contrast.comparison.primary { Outcome::CannotTell } else { Outcome::Worse };
+        contrast.comparison.refused = Some("a file lacks it".to_owned());
+    }
+    conclude(&mut result, Some(&primary), &[]);
+    assert!(!result.reason.contains("--statistic"), "some result lacks it: {}", result.reason);
+}
+
+/// A measurement of CPUs with this many of 1,000 samples above the end of the histogram.
+fn measured(above: &[u64], p999_ns: u64) -> RunValues {
+    use whylate_core::quantity::{ABOVE_HISTOGRAM, Quantities};
+    use whylate_core::result::{CpuResult, MeasureResult, ProbeResult};
+    let cpu = |(cpu, above): (u32, &u64)| CpuResult {
+        cpu: whylate_core::CpuId(cpu),
+        samples: 1_000,
+        quantiles: Some(Quantiles {
+            p50_ns: 9_000,
+            p99_ns: 20_000,
+            p999_ns,
+            max_ns: 900_000,
+            ..Quantiles::default()
+        }),
+        quantities: Quantities::default().with(ABOVE_HISTOGRAM, Some(*above).filter(|it| *it > 0)),
+        ..CpuResult::default()
+    };
+    let cpus = (0..).zip(above).map(cpu).collect();
+    let probe = ProbeResult { probe: "timer".to_owned(), cpus, ..ProbeResult::default() };
+    RunValues::of_measure(&MeasureResult { probe, ..MeasureResult::default() })
+}
+
+#[test]
+fn a_file_without_the_deciding_statistic_leaves_the_outcome_open() {
+    let concluded = |baseline: &[RunValues], side: &[RunValues]| {
+        let primary = primary();
+        let question = Question {
+            baseline: ("A", baseline),
+            side: ("B", side),
+            history: &[],
+            primary: Some(&primary),
+            margin: 0.05,
+        };
+        let contrasts = compare(&question);
+        let mut result = CompareResult { contrasts, ..CompareResult::default() };
+        conclude(&mut result, Some(&primary), &lacking(&question));
+        (result.outcome, result.reason)
+    };
+    let before: Vec<RunValues> = (0..8).map(|nth| measured(&[0], 100_000 + nth)).collect();
+    let mut after: Vec<RunValues> = (0..8).map(|nth| measured(&[0], 50_000 + nth)).collect();
+    assert_eq!(concluded(&before, &after).0, CompareOutcome::Better);
+    for value in &mut after[..4] {
+        *value = measured(&[5], 400_000);
+    }
+    let (outcome, reason) = concluded(&before, &after);
+    assert_eq!(outcome, CompareOutcome::CannotTell);
+    let why = "the p99.9 of 4 of 8 files on side B is above the end of their histogram";
+    assert!(reason.contains(why), "{reason}");
+    let (outcome, reason) = concluded(&after, &before);
+    assert!(outcome == CompareOutcome::CannotTell && reason.contains("4 of 8 files on side A"), "{reason}");
+    let none: Vec<RunValues> = (0..8).map(|_| measured(&[5], 400_000)).collect();
+    let (outcome, reason) = concluded(&before, &none);
+    assert!(outcome == CompareOutcome::CannotTell && reason.contains("8 of 8 files on side B"), "{reason}");
+    // The CPU whose quantile is not known may be the worst.
+    after[0] = measured(&[0, 5], 50_000);
+    (1..4).for_each(|nth| after[nth] = measured(&[0, 0], 50_000));
+    let (outcome, reason) = concluded(&before, &after);
+    assert!(outcome == CompareOutcome::CannotTell && reason.contains("1 of 8 files on side B"), "{reason}");
+    let mut runs: Vec<RunValues> = (0..8).map(|nth| measured(&[0], 50_000 + nth)).collect();
+    runs[0] = RunValues::default();
+    let (outcome, reason) = concluded(&before, &runs);
+    assert!(
+        outcome == CompareOutcome::CannotTell && reason.contains("missing in 1 of 8 results of side B"),
+        "{reason}"
+    );
 }

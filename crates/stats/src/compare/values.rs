@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::SeriesName;
 use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, Statistic};
-use whylate_core::quantity::{ABOVE_HISTOGRAM, CORRECTED, EXTREMES};
+use whylate_core::quantity::EXTREMES;
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
 /// Prefix of the name that takes the place of a cell for one CPU of another tool's result.
@@ -15,8 +15,13 @@ const OF_CPU: &str = "CPU ";
 impl ValueKey {
     /// Whether it is the value of one CPU. The value of the worst CPU, which decides, is separate.
     pub(super) fn is_of_cpu(&self) -> bool {
-        self.cell.starts_with(OF_CPU)
+        is_cell_of_cpu(&self.cell)
     }
+}
+
+/// Whether that name of a cell stands for one CPU.
+pub(super) fn is_cell_of_cpu(cell: &str) -> bool {
+    cell.starts_with(OF_CPU)
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +34,11 @@ pub struct ValueKey {
 
 /// The values of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunValues(BTreeMap<ValueKey, f64>);
+pub struct RunValues {
+    known: BTreeMap<ValueKey, f64>,
+    /// What is above the end of the histogram of a tool, on some CPU: its value is not known.
+    above: BTreeSet<ValueKey>,
+}
 
 impl RunValues {
     /// The values of all cells of a run, or of one cell, which is then compared with a cell of another name.
@@ -50,12 +59,14 @@ impl RunValues {
                 values.extend(median(&of_repeats).map(|value| (key, value)));
             }
         }
-        Self(values)
+        Self { known: values, above: BTreeSet::new() }
     }
 
     /// The values of one measurement, such as another tool's result: those of its worst CPU and those of each CPU.
     pub fn of_measure(measure: &MeasureResult) -> Self {
-        let mut values = BTreeMap::new();
+        let mut values = Self::default();
+        // A CPU of which a value is not known may be the worst.
+        let mut open = BTreeSet::new();
         for cpu in &measure.probe.cpus {
             let series = SeriesName::in_probe(&measure.probe.probe, cpu.series.as_deref()).to_string();
             for (statistic, value) in statistics(cpu) {
@@ -65,12 +76,23 @@ impl RunValues {
                 for key in
                     [Some(key), Some(own).filter(|_| measure.probe.cpus.len() > 1)].into_iter().flatten()
                 {
-                    let worst = values.entry(key).or_insert(value);
-                    *worst = worst.max(value);
+                    match value {
+                        Figure::Known(value) => {
+                            let worst = values.known.entry(key).or_insert(value);
+                            *worst = worst.max(value);
+                        }
+                        Figure::Above => {
+                            values.above.insert(key);
+                        }
+                        Figure::Missing => {
+                            open.insert(key);
+                        }
+                    }
                 }
             }
         }
-        Self(values)
+        values.known.retain(|key, _| !values.above.contains(key) && !open.contains(key));
+        values
     }
 
     /// The value of a cell for a statistic; for a probe with several series, the largest one.
@@ -78,40 +100,61 @@ impl RunValues {
         let is_it = |key: &ValueKey| {
             key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
         };
-        self.0.iter().filter(|(key, _)| is_it(key)).map(|(_, value)| *value).max_by(f64::total_cmp)
+        self.known.iter().filter(|(key, _)| is_it(key)).map(|(_, value)| *value).max_by(f64::total_cmp)
     }
 
     /// One value.
     pub fn get(&self, key: &ValueKey) -> Option<f64> {
-        self.0.get(key).copied()
+        self.known.get(key).copied()
+    }
+
+    /// Whether the value is only known to be above the end of a tool's histogram.
+    pub(super) fn is_above(&self, key: &ValueKey) -> bool {
+        self.above.contains(key)
+    }
+
+    pub(super) fn keys(&self) -> impl Iterator<Item = &ValueKey> {
+        self.known.keys().chain(&self.above)
     }
 }
 
-fn statistics(cpu: &CpuResult) -> Vec<(Statistic, f64)> {
-    let quantiles = cpu.quantities.of(CORRECTED).or(cpu.quantiles.as_ref());
-    let of_quantiles = quantiles.map(|it| {
-        let values = [
-            (Statistic::Median, 0.5, it.p50_ns),
-            (Statistic::P99, 0.99, it.p99_ns),
-            (Statistic::P999, 0.999, it.p999_ns),
-            (Statistic::Max, 1.0, it.max_ns),
-        ];
-        let known = values.into_iter().filter(|(_, part, _)| is_in_histogram(cpu, *part));
-        known.map(|(statistic, _, ns)| (statistic, ns as f64)).collect()
-    });
-    let largest = || cpu.get(EXTREMES).and_then(|it| it.max_ns).map(|ns| (Statistic::Max, ns as f64));
-    of_quantiles.unwrap_or_else(|| largest().into_iter().collect())
+/// What a file says of a statistic of one CPU.
+enum Figure {
+    Known(f64),
+    /// It is above the end of the tool's histogram.
+    Above,
+    Missing,
 }
 
-/// Whether the quantile of that part of the samples is known, and not only that it is above the histogram of the tool.
-fn is_in_histogram(cpu: &CpuResult, part: f64) -> bool {
-    let above = cpu.get(ABOVE_HISTOGRAM).unwrap_or(0) as f64;
-    part >= 1.0 || above <= (1.0 - part) * cpu.samples as f64
+/// All statistics of a CPU with samples.
+fn statistics(cpu: &CpuResult) -> Vec<(Statistic, Figure)> {
+    let extremes = cpu.get(EXTREMES);
+    if cpu.samples == 0 && cpu.quantiles.is_none() && extremes.is_none() {
+        return Vec::new();
+    }
+    let quantiles = cpu.judged_quantiles();
+    let largest_ns = quantiles.map(|it| it.max_ns).or(extremes.and_then(|it| it.max_ns));
+    [
+        (Statistic::Median, 0.5, quantiles.map(|it| it.p50_ns)),
+        (Statistic::P99, 0.99, quantiles.map(|it| it.p99_ns)),
+        (Statistic::P999, 0.999, quantiles.map(|it| it.p999_ns)),
+        (Statistic::Max, 1.0, largest_ns),
+    ]
+    .into_iter()
+    .map(|(statistic, part, ns)| {
+        let figure = match ns {
+            Some(_) if !cpu.knows_quantile(part) => Figure::Above,
+            Some(ns) => Figure::Known(ns as f64),
+            None => Figure::Missing,
+        };
+        (statistic, figure)
+    })
+    .collect()
 }
 
 pub(super) fn common(first: &[RunValues], second: &[RunValues]) -> BTreeSet<ValueKey> {
     let keys = |runs: &[RunValues]| -> BTreeSet<ValueKey> {
-        runs.iter().flat_map(|run| run.0.keys().cloned()).collect()
+        runs.iter().flat_map(|run| run.known.keys().cloned()).collect()
     };
     keys(first).intersection(&keys(second)).cloned().collect()
 }

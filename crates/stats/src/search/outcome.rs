@@ -191,7 +191,7 @@ fn reached(result: &FixResult) -> Option<bool> {
 /// 7 pairs); timer p99 0.93 × (0.71 to 1.20): cannot tell yet`.
 fn effect(claim: &FixClaim, goal: &FixGoal, margin: f64, still: &str) -> String {
     let by = claim.ratio.map_or(0.0, |ratio| (1.0 - ratio) * 100.0);
-    let lowers = || format!("{still}lowers {goal} by {by:.0} %");
+    let lowers = || format!("{still}lowers {} by {by:.0} %", goal.words());
     let Some(removal) = claim.removal.as_ref().filter(|it| it.proved) else { return lowers() };
     let verb = if removal.after_ns_per_s > 0.0 { "removes most of" } else { "removes" };
     let removed = format!("{still}{verb} {}", late_time(removal));
@@ -224,7 +224,7 @@ fn late_time(removal: &FixRemoval) -> String {
 fn ratio(claim: &FixClaim, goal: &FixGoal) -> String {
     let times = |ratio: f64| format!("{ratio:.2}");
     let ends = between((claim.ratio_low, claim.ratio_high), times);
-    format!("{goal} {} × ({ends})", times(claim.ratio.unwrap_or(1.0)))
+    format!("{} {} × ({ends})", goal.words(), times(claim.ratio.unwrap_or(1.0)))
 }
 
 /// Why a treatment that removes its cause is not proved: both figures, in one sentence.
@@ -241,7 +241,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let whole = whole(result);
     let (answer, text) = match whole {
         _ if !registration.begun && result.state == RunState::Complete => {
-            (FixAnswer::NothingNeeded, format!("the goal `{goal}` is met already"))
+            (FixAnswer::NothingNeeded, format!("the goal `{}` is met already", goal.words()))
         }
         _ if !registration.begun => (FixAnswer::Unfinished, "no treatment was tried yet".to_owned()),
         _ if registration.arms.is_empty() => {
@@ -273,8 +273,11 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
         _ if registration.mode == FixMode::Verify => verified(result, is_over),
         _ => {
             let tried = registration.arms.len();
-            let text =
-                format!("no treatment is proved to lower {goal} ({tried} tried){}", worse_goals(result));
+            let text = format!(
+                "no treatment is proved to lower {} ({tried} tried){}",
+                goal.words(),
+                worse_goals(result)
+            );
             (FixAnswer::NothingProved, text)
         }
     };
@@ -291,7 +294,7 @@ fn sentence(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
 
 /// How many settings have which effect, and whether those that do not help can be removed together.
 fn audited(result: &FixResult) -> String {
-    let goal = &result.registration.goal;
+    let goal = result.registration.goal.words();
     let count = |outcome| result.results.iter().filter(|it| it.outcome == outcome).count();
     let [helps, same, harms] = [FixOutcome::Helps, FixOutcome::Equivalent, FixOutcome::Harms].map(count);
     let all = result.results.len();
@@ -329,7 +332,7 @@ fn worse_goals(result: &FixResult) -> String {
 /// How to report an earlier proof that was not reproduced: the effect is absent, or too little was measured.
 fn verified(result: &FixResult, is_over: bool) -> (FixAnswer, String) {
     let names: Vec<&str> = result.registration.arms.iter().map(|it| it.treatment.name.as_str()).collect();
-    let (names, goal) = (names.join(" + "), &result.registration.goal);
+    let (names, goal) = (names.join(" + "), result.registration.goal.words());
     if is_over || result.claims.last().is_some_and(|claim| claim.outcome == FixOutcome::Refused) {
         let text = format!("{names} is no longer proved to lower {goal}{}", worse_goals(result));
         return (FixAnswer::NothingProved, text);

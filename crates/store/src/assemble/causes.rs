@@ -3,14 +3,14 @@
 
 use super::Taken;
 use super::cell::busiest_first;
-use crate::tables::RowKey;
+use crate::tables::{NOISE_FLOOR, RowKey};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::order::InOrder;
 use whylate_core::quantity::{LOST_NS, THROTTLED};
 use whylate_core::record::{HwlatRecord, IpiRecord, SourceRecord, SpikeCauses};
-use whylate_core::result::{CauseKind, CpuResult, HwlatSample, Ledger, SourceResult, Spike};
+use whylate_core::result::{Cause, CauseKind, CpuResult, HwlatSample, Ledger, SourceResult, Spike};
 use whylate_stats::summary::keep_first;
 
 /// A probe with its series, and a CPU.
@@ -147,6 +147,14 @@ impl Causes {
         }
     }
 
+    /// The main cause of the noise-floor check's gap of that length, if it is known.
+    pub(super) fn of_noise_floor(&self, max_ns: u64) -> Option<Cause> {
+        let of_check = self.explained.iter().filter(|((probe, _), _)| probe == NOISE_FLOOR);
+        let mut gaps = of_check.flat_map(|(_, known)| known.values());
+        let cause = gaps.find(|gap| gap.latency_ns == max_ns)?.causes.first()?;
+        (cause.kind != CauseKind::Unattributed).then(|| cause.clone())
+    }
+
     /// The interrupts, CPU by CPU, the most frequent first.
     pub(super) fn into_ipis(self) -> Vec<IpiRecord> {
         busiest_first(self.ipis, |it| (it.cpu, it.count))
@@ -187,6 +195,22 @@ mod tests {
         ];
         assert_eq!(taken, expected);
         assert_eq!(found[0].max_ns, 3_500, "at least the mean");
+    }
+
+    #[test]
+    fn the_largest_gap_of_the_noise_floor_has_its_cause() {
+        let mut causes = Causes::default();
+        let mut add = |probe: &str, at_ns: u64, latency_ns: u64, kind: CauseKind| {
+            let key = RowKey { cell: "idle".into(), repeat: 1, attempt: 1, probe: probe.into() };
+            let spike =
+                SpikeCauses { at_ns, latency_ns, causes: vec![Cause::new(kind)], ..SpikeCauses::default() };
+            causes.add(&key, spike, SPIKES_KEPT).unwrap();
+        };
+        add("stall", 1, 900, CauseKind::Irq);
+        add(NOISE_FLOOR, 2, 900, CauseKind::Thread);
+        add(NOISE_FLOOR, 3, 700, CauseKind::Unattributed);
+        let kind = |max_ns| causes.of_noise_floor(max_ns).map(|cause| cause.kind);
+        assert_eq!([900, 700, 800].map(kind), [Some(CauseKind::Thread), None, None]);
     }
 
     #[test]

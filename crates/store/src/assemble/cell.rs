@@ -282,6 +282,7 @@ impl CellData {
         let spikes = probes.iter().flat_map(|probe| probe.spikes.iter().cloned());
         let mut spikes = largest_of_each(spikes, shapes.spikes_kept);
         number_events(&mut spikes);
+        let floor_cause = self.noise.max_ns().and_then(|max_ns| self.causes.of_noise_floor(max_ns));
         let mut ledgers = self.causes.take_ledgers();
         let spike = info.plan.limit.unwrap_or(SPIKE);
         let mut repeats = finish_repeats(self.repeats, self.own, begun, &throttled, spike);
@@ -300,7 +301,7 @@ impl CellData {
             interrupts: busiest_first(self.interrupts, |it| (it.cpu, it.count)),
             steal_ns,
             smis,
-            noise_floor: self.noise.finish(info.noise_floor_threshold_ns),
+            noise_floor: self.noise.finish(info.noise_floor_threshold_ns, floor_cause),
             ..CellResult::default()
         }
     }

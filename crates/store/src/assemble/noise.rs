@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use whylate_core::CpuId;
 use whylate_core::quantity::GAPS;
 use whylate_core::record::{CounterRecord, Interval};
-use whylate_core::result::NoiseFloor;
+use whylate_core::result::{Cause, NoiseFloor};
 
 /// The data of the check so far.
 #[derive(Default)]
@@ -27,8 +27,13 @@ impl NoiseData {
         }
     }
 
-    /// `None` if there was no check, or if its threshold is unknown.
-    pub(super) fn finish(&self, threshold_ns: Option<u64>) -> Option<NoiseFloor> {
+    /// Its largest gap.
+    pub(super) fn max_ns(&self) -> Option<u64> {
+        self.max_ns
+    }
+
+    /// `None` if there was no check, or if its threshold is unknown. `cause` is that of the largest gap.
+    pub(super) fn finish(&self, threshold_ns: Option<u64>, cause: Option<Cause>) -> Option<NoiseFloor> {
         Some(NoiseFloor {
             // The CPUs are measured at the same time.
             duration_ns: self.durations.values().copied().max()?,
@@ -36,6 +41,7 @@ impl NoiseData {
             threshold_ns: threshold_ns?,
             max_ns: self.max_ns,
             steal_ns: self.counters.steal_ns,
+            cause,
         })
     }
 }

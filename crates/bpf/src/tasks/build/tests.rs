@@ -142,6 +142,35 @@ fn the_owner_of_a_lock_is_the_one_that_the_lock_names() {
 }
 
 #[test]
+fn an_owner_that_has_ended_keeps_its_last_name_and_not_that_of_its_creator() {
+    let mut builder = Builder::default();
+    let of =
+        |thread, command: &str, raw: RawStretch| RawStretch { thread, command: Command::new(command), ..raw };
+    let asks = |builder: &Builder, thread| owner_name(&builder.names, &|_, _, _| None, 4, thread, false);
+    let nothing = stretch(Began::Woken, 10, 20, 30);
+    // A new thread has the name of its creator until it gets its own, and then it is watched no more.
+    let new = RawStretch { kind: TaskEvent::New, ..nothing };
+    let left = RawStretch { kind: TaskEvent::Gone, run_ns: 0, ..nothing };
+    builder.take(CpuId(0), &of(6, "jctl", new), &names);
+    builder.take(CpuId(0), &of(6, "jctl", left), &names);
+    assert_eq!(asks(&builder, 6), None);
+    let waits = RawStretch {
+        syscall: FUTEX,
+        futex: 0x1000,
+        futex_command: FUTEX_WAIT,
+        futex_value: 2,
+        futex_owner: 6,
+        ..nothing
+    };
+    builder.take(CpuId(0), &waits, &names);
+    assert_eq!(asks(&builder, 6).as_deref(), Some("thread-6"), "it was found while it was there");
+    builder.take(CpuId(0), &of(7, "mapper", nothing.clone()), &names);
+    let ended = RawStretch { kind: TaskEvent::Gone, ..nothing };
+    builder.take(CpuId(0), &of(7, "mapper", ended), &names);
+    assert_eq!(asks(&builder, 7).as_deref(), Some("mapper"));
+}
+
+#[test]
 fn waits_in_the_middle_do_not_end_it() {
     let fault =
         RawStretch { syscall: SYSCALL_NONE, fault_ns: 115, state: 2, ..stretch(Began::Woken, 100, 110, 120) };
@@ -239,8 +268,12 @@ fn a_thread_that_was_runnable_to_the_end_and_has_no_record_has_a_gap_of_the_whol
         builder.threads.insert(thread, Watched { first_ns, ..Watched::default() });
     }
     builder.take(CpuId(0), &stretch(Began::Woken, 110, 120, 150), &names);
-    (5..8).for_each(|thread| builder.never_seen(thread));
-    assert_eq!(cuts_at(builder, 900), [(6, 800), (7, 600)]);
+    let mut never_seen = |thread| builder.never_seen(thread, CpuId(0), 900);
+    assert_eq!((never_seen(5), never_seen(6)), (None, None));
+    // This one was running when it became known.
+    let found = never_seen(7).unwrap();
+    assert_eq!((found.due_ns, found.response_ns(), found.is_unended), (300, 600, true));
+    assert_eq!(cuts_at(builder, 900), [(6, 800)]);
 }
 
 #[test]
@@ -248,6 +281,30 @@ fn a_thread_that_waited_when_the_watch_began_has_a_gap_until_it_sleeps() {
     let mut builder = Builder { begin_ns: 100, ..Builder::default() };
     builder.take(CpuId(0), &stretch(Began::Unknown, 0, 500, 550), &names);
     assert_eq!(cuts_at(builder, 900), [(5, 450)]);
+}
+
+#[test]
+fn a_thread_that_never_sleeps_has_one_activation_and_one_that_sleeps_has_none_before_that() {
+    let runs = |builder: &mut Builder| {
+        let new = RawStretch { kind: TaskEvent::New, ..stretch(Began::Unknown, 0, 0, 100) };
+        builder.take(CpuId(0), &new, &names);
+        builder.take(CpuId(0), &preempted(&stretch(Began::Unknown, 0, 0, 500)), &names);
+        builder.take(CpuId(0), &preempted(&stretch(Began::Preempted, 500, 600, 900)), &names);
+    };
+    let mut busy = Builder { begin_ns: 50, ..Builder::default() };
+    runs(&mut busy);
+    let open = busy.tracks[&5].open.clone().unwrap();
+    assert_eq!((open.due_ns, open.response_ns(), open.running_ns()), (100, 800, 300));
+    let mut sleeps = Builder { begin_ns: 50, ..Builder::default() };
+    runs(&mut sleeps);
+    assert_eq!(sleeps.add(CpuId(0), &stretch(Began::Preempted, 900, 950, 960), &names), None);
+    let next = sleeps.add(CpuId(0), &stretch(Began::Woken, 1_000, 1_010, 1_020), &names);
+    assert_eq!((next.map(|it| it.due_ns), sleeps.incomplete), (Some(1_000), 0));
+    let mut ends = Builder { begin_ns: 50, ..Builder::default() };
+    runs(&mut ends);
+    let gone = RawStretch { kind: TaskEvent::Gone, threads_left: 1, ..stretch(Began::Unknown, 0, 0, 2_000) };
+    ends.take(CpuId(0), &gone, &names);
+    assert!(ends.cuts.is_empty() && ends.incomplete == 0, "it is not known when its work began");
 }
 
 /// A thread that is watched from the moment on at which it gets its name, and is then moved to its CPU.

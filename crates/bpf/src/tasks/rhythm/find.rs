@@ -178,6 +178,12 @@ pub(super) fn is_simple(wakes: &[Wake]) -> bool {
     }
 }
 
+/// How far wake-ups usually are from each other: half of them are nearer.
+pub(super) fn usual_distance_ns(wakes: &[Wake]) -> u64 {
+    let between = wakes.windows(2).map(|pair| pair[1].due_ns.saturating_sub(pair[0].due_ns));
+    median(between.collect()).unwrap_or_default()
+}
+
 /// Where the thread sleeps most often.
 pub(super) fn usual(wakes: &[Wake]) -> Option<Site> {
     let mut counts: BTreeMap<Site, usize> = BTreeMap::new();

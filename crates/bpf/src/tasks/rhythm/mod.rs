@@ -30,6 +30,10 @@ const EXTRA_PART: u64 = 16;
 /// number of periods without one that fits.
 const OFF_PERIOD_PART: u64 = 4;
 const GRID_PERIODS: u64 = 4;
+/// A sleep that is longer than a period by this part of it is not only the wait for the next period.
+const LONG_PART: u64 = 16;
+/// Wake-ups are close if they are nearer than a period by this part of it.
+const CLOSE_PART: u64 = 8;
 /// Fewer sleeps until a moment of the timer show no period: a program may make one of them at its start.
 const TIMER_SLEPT_LEAST: u64 = 3;
 /// The same time for a new thread, which may start slowly.
@@ -65,10 +69,9 @@ pub struct Doubt {
 #[derive(Default)]
 pub(super) struct Rhythms {
     by: Activations,
-    /// The places of sleeps are not known: each wake-up begins an activation, and the rhythm only shows doubts.
+    /// The places of sleeps are not known: each wake-up begins an activation, and the rhythm only shows doubts. Joined parts would
+    /// say that a response took longer than it did.
     are_places_unknown: bool,
-    /// The same where the user says that each period is one activation: sleeps in its middle still show as doubts.
-    is_bare: bool,
     threads: BTreeMap<u32, ThreadRhythm>,
     /// Doubts of threads that are gone.
     gone: Vec<(u32, Doubt)>,
@@ -121,7 +124,8 @@ struct ThreadRhythm {
     since_decision: u32,
     /// It is a new thread whose first period has not begun yet.
     is_starting: bool,
-    is_bare: bool,
+    /// Wake-ups that follow each other by less than a period: when the first of them was, and how many came after it.
+    close: Option<(u64, u64)>,
     /// The activation whose parts are joined.
     open: Option<Activation>,
     /// When the activation began of which the end was not seen.
@@ -149,7 +153,7 @@ impl Default for ThreadRhythm {
             held: Vec::new(),
             since_decision: 0,
             is_starting: false,
-            is_bare: false,
+            close: None,
             open: None,
             cut_ns: None,
             release_ns: 0,
@@ -172,8 +176,7 @@ impl Rhythms {
 
     /// The same where it is not known in which places threads sleep.
     pub(super) fn without_places(by: Activations) -> Self {
-        let are_places_unknown = by == Activations::ByRhythm;
-        Self { are_places_unknown, is_bare: !are_places_unknown, ..Self::new(by) }
+        Self { are_places_unknown: true, ..Self::new(by) }
     }
 
     /// Takes what a thread did from a wake-up to its next sleep; adds the activations that have ended to `ended`.
@@ -189,7 +192,6 @@ impl Rhythms {
             rhythm.watch(&part, by);
             ended.push(part);
         } else {
-            rhythm.is_bare = self.is_bare;
             rhythm.add(part, by, ended);
         }
     }
@@ -314,9 +316,6 @@ impl Rhythms {
 impl ThreadRhythm {
     fn add(&mut self, part: Activation, by: Activations, ended: &mut Vec<Activation>) {
         self.note(&part);
-        if self.is_bare {
-            self.look_between_periods(&part);
-        }
         self.is_starting |= part.is_start;
         self.since_decision += 1;
         if matches!(self.rule, Rule::Learning) {
@@ -342,28 +341,60 @@ impl ThreadRhythm {
     fn watch(&mut self, part: &Activation, by: Activations) {
         self.note(part);
         self.since_decision += 1;
-        self.look_between_periods(part);
+        let is_known = !matches!(self.rule, Rule::Learning);
+        if is_known && part.gap.is_none() {
+            self.look_between_periods(self.wakes.len().saturating_sub(1));
+        }
         let decided_for = if matches!(self.rule, Rule::Learning) { HELD_MAX as u32 } else { DECIDED_FOR };
         if self.since_decision >= decided_for {
             self.decide(by);
+            if !is_known {
+                (0..self.wakes.len()).for_each(|nth| self.look_between_periods(nth));
+            }
             self.count_extra();
         }
     }
 
-    /// A wake-up between two periods may be the end of a sleep in the middle of the work, or come late.
-    fn look_between_periods(&mut self, part: &Activation) {
-        let Rule::Period(found) = &self.rule else { return };
-        let (period_ns, since_ns) = (found.period_ns.max(1), part.due_ns.saturating_sub(self.grid.at_ns));
+    /// A wake-up that does not fit the period may be the end of a sleep in the middle of the work, or come late. `nth` is its place
+    /// among the known wake-ups.
+    fn look_between_periods(&mut self, nth: usize) {
+        let period_ns = match &self.rule {
+            Rule::Period(found) => found.period_ns,
+            // Most wake-ups begin a response even if they follow no period.
+            Rule::Wakeups { .. } => find::usual_distance_ns(self.wakes.make_contiguous()),
+            Rule::Learning => return,
+        };
+        let period_ns = period_ns.max(1);
+        let before = nth.checked_sub(1).and_then(|nth| self.wakes.get(nth));
+        let Some((before, wake)) = before.zip(self.wakes.get(nth)) else { return };
+        let end_ns = match self.wakes.get(nth + 1) {
+            Some(after) => after.due_ns.saturating_sub(after.slept_ns),
+            None => self.last_end_ns.unwrap_or(wake.due_ns),
+        };
+        let since_ns = wake.due_ns.saturating_sub(self.grid.at_ns);
         let after_ns = since_ns % period_ns;
         let fits = after_ns.min(period_ns - after_ns) <= period_ns / OFF_PERIOD_PART;
-        if fits || self.grid.at_ns == 0 || since_ns > GRID_PERIODS * period_ns {
-            self.grid.at_ns = part.due_ns;
-            return;
+        let is_on_grid = fits || self.grid.at_ns == 0 || since_ns > GRID_PERIODS * period_ns;
+        // A thread that sleeps for its next period never sleeps for longer than a period.
+        let is_long = wake.slept_ns >= period_ns + period_ns / LONG_PART;
+        // Close wake-ups come late one after another at most by a part of a period, all of them together.
+        let apart_ns = wake.due_ns.saturating_sub(before.due_ns);
+        let is_close = apart_ns < period_ns - period_ns / CLOSE_PART;
+        let close = is_close
+            .then(|| self.close.map_or((before.due_ns, 1), |(since_ns, count)| (since_ns, count + 1)));
+        let cluster_ns = close.and_then(|(since_ns, count)| {
+            let expected_ns = (2 * count - 1) * period_ns / 2;
+            (wake.due_ns.saturating_sub(since_ns) < expected_ns).then(|| end_ns.saturating_sub(since_ns))
+        });
+        let single_ns = (!is_on_grid || is_long).then(|| end_ns.saturating_sub(before.due_ns));
+        if let Some(longest_ns) = single_ns.max(cluster_ns) {
+            self.early.sleeps += 1;
+            self.early.longest_ns = self.early.longest_ns.max(longest_ns);
         }
-        // This wake-up is the last one.
-        let before_ns = self.wakes.iter().rev().nth(1).map_or(part.due_ns, |wake| wake.due_ns);
-        self.early.sleeps += 1;
-        self.early.longest_ns = self.early.longest_ns.max(part.end_ns().saturating_sub(before_ns));
+        self.close = close;
+        if is_on_grid {
+            self.grid.at_ns = wake.due_ns;
+        }
     }
 
     /// Where a period has more than one wake-up, some are in the middle of the work; late ones alone make it no more.
@@ -569,11 +600,7 @@ impl ThreadRhythm {
 
     /// In a place where messages also arrive, wake-ups that do not fit the period may be in the middle of the work.
     fn look_off_grid(&mut self, found: &Found, part: &Activation) {
-        if self.is_bare
-            || found.is_mixed
-            || part.woke_from != Some(found.site)
-            || calls::is_sleep(&found.site)
-        {
+        if found.is_mixed || part.woke_from != Some(found.site) || calls::is_sleep(&found.site) {
             return;
         }
         let grid = &mut self.grid;

@@ -277,7 +277,11 @@ fn two_kinds_of_sleep_in_one_place_are_a_doubt() {
 
 /// The same without places: what is known of an ordinary user's own threads.
 fn play_without_places(steps: &[(u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
-    let mut rhythms = Rhythms::without_places(Activations::ByRhythm);
+    without_places_by(Activations::ByRhythm, steps)
+}
+
+fn without_places_by(by: Activations, steps: &[(u64, u64)]) -> (Vec<Activation>, Option<Doubt>) {
+    let mut rhythms = Rhythms::without_places(by);
     let mut ended = Vec::new();
     for (nth, (due_ns, work_ns)) in steps.iter().enumerate() {
         let stage = Stage { from_ns: *due_ns, to_ns: due_ns + work_ns, cpu: CpuId(0), what: Doing::Running };
@@ -336,6 +340,37 @@ fn without_places_a_second_sleep_in_each_period_is_a_doubt() {
     let (ended, doubt) = play_without_places(&steps);
     assert_eq!(ended.len(), steps.len());
     assert!(doubt.as_ref().is_some_and(|it| it.longest_ns >= 4 * MS), "{doubt:?}");
+}
+
+#[test]
+fn without_places_many_short_sleeps_in_one_cycle_add_up() {
+    // One of 20 cycles sleeps six times for 2 ms, so it takes 15 ms; the cycles after it begin late.
+    let mut steps = Vec::new();
+    let mut nth = 1;
+    while nth < 300 {
+        let at_ns = nth * 5 * MS;
+        steps.push((at_ns, 300 * US));
+        if nth % 20 == 0 {
+            steps.extend((1..=6).map(|sleep| (at_ns + sleep * 2_100 * US, 100 * US)));
+            nth += 2;
+        }
+        nth += 1;
+    }
+    for by in [Activations::ByRhythm, Activations::PerPeriod(None), Activations::PerPeriod(Some(5 * MS))] {
+        let (ended, doubt) = without_places_by(by, &steps);
+        assert_eq!(ended.len(), steps.len(), "no two are joined: {by:?}");
+        let longest_ns = doubt.unwrap_or_default().longest_ns;
+        assert!((12_700 * US..20 * MS).contains(&longest_ns), "{by:?}: {longest_ns}");
+    }
+}
+
+#[test]
+fn without_places_a_sleep_longer_than_a_period_is_a_doubt() {
+    // It ends where the next period would begin.
+    let steps: Vec<(u64, u64)> =
+        (1..300).filter(|nth| !(1..12).contains(&(nth % 100))).map(|nth| (nth * 5 * MS, 300 * US)).collect();
+    let (_, doubt) = play_without_places(&steps);
+    assert!(doubt.is_some_and(|it| it.longest_ns >= 60 * MS));
 }
 
 /// A control group with 30 ms of runtime in 100 ms: five of ten cycles run late, one after another.

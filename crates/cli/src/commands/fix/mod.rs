@@ -219,7 +219,12 @@ fn planned(arguments: &FixArguments, host: &Host) -> Result<(Plan, FixRegistrati
         statistic: goal.statistic,
     };
     if !series.iter().any(|name| wanted.is_of(name)) {
-        bail!("--goal {goal}: the plan measures no `{}`; it has {}", wanted.series, series.join(", "));
+        bail!(
+            "--goal {}: the plan measures no `{}`; it has {}",
+            goal.words(),
+            wanted.series,
+            series.join(", ")
+        );
     }
     let mut rules = rules(arguments, goal, plan.margin);
     if let Some(path) = &arguments.audit {
@@ -271,7 +276,7 @@ fn announce(experiment: &Experiment, registration: &FixRegistration, path: &Path
             FixMode::Verify => "checking whether what was proved still",
             FixMode::Audit => "checking which of the settings",
         },
-        registration.goal,
+        registration.goal.words(),
         experiment.target,
         cells.join(", "),
         registration.budget,

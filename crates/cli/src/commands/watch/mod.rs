@@ -89,6 +89,10 @@ pub(super) fn execute(arguments: &WatchArguments, host: &Host) -> Result<Ending>
     };
     let json: Option<Print<'_>> = if arguments.printing.json { Some(&print) } else { None };
     let ending = conclude(&path, &info, json)?;
+    let never_slept = info.warnings.iter().find(|it| it.code == WarningCode::NeverSlept);
+    if let Some(warning) = never_slept.filter(|_| !arguments.printing.quiet) {
+        output::message(&format!("whylate: {}", warning.text));
+    }
     Ok(match failed_program(&info).filter(|_| ending == Ending::Pass) {
         Some(failed) => {
             output::message(&format!("whylate: {}", failed.text));
@@ -150,10 +154,11 @@ fn no_thread(arguments: &WatchArguments) -> String {
     let list = "`ps -eLo tid,cls,rtprio,comm` lists the threads";
     let marks = "passed the mark --begin and then --end";
     let has_marks = !arguments.begin.is_empty() && arguments.chain.is_empty();
-    let ran = if has_marks { format!("ran, or none {marks}") } else { "ran".to_owned() };
+    let ran = if has_marks { format!("ran, or none {marks}") } else { "ran and then slept".to_owned() };
+    let whose = if arguments.target.command.is_empty() { "" } else { "of the started program " };
     match (&arguments.target.task, &arguments.priority) {
         (Some(name), _) => {
-            format!("no thread called `{name}` {ran}; {list}, and the kernel cuts names to 15 bytes")
+            format!("no thread called `{name}` {whose}{ran}; {list}, and the kernel cuts names to 15 bytes")
         }
         (None, Some(range)) => format!("no thread with a real-time priority of {range} {ran}; {list}"),
         (None, None) if has_marks => format!("none of the watched threads {marks}"),

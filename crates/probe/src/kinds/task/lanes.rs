@@ -195,6 +195,12 @@ impl Lanes {
         activation.response_ns() > longest_ns || self.is_missed(activation)
     }
 
+    /// Whether its thread had no response yet.
+    pub(super) fn is_first(&mut self, activation: &Activation, threads: &BTreeMap<u32, Watched>) -> bool {
+        let nth = self.lane(&Seen::of(activation), threads);
+        self.lanes[nth].response.1.count() == 0
+    }
+
     /// Counts who took the time of a response that should have been explained and is not.
     pub(super) fn leave(&mut self, of: Of, counted: Counted, activation: &Activation) {
         if of == Of::Response {

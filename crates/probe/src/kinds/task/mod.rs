@@ -26,7 +26,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use triggers::Triggers;
 pub use triggers::send_trigger;
-use whylate_bpf::tasks::{Activation, Present, TaskTarget, place_of, present, unit_group};
+use whylate_bpf::tasks::{Activation, Doing, Present, Stage, TaskTarget, place_of, present, unit_group};
+use whylate_core::figure::nanoseconds;
 use whylate_core::order::InOrder;
 use whylate_core::plan::{Mark, TaskPlan};
 use whylate_core::record::SpikeRecord;
@@ -51,6 +52,8 @@ const WORST_AT_ONCE: usize = 40;
 const STACK_MIN_NS: u64 = 20_000;
 /// Without a deadline, own work longer than this is divided into parts.
 const DIVIDED_LEAST_NS: u64 = 1_000_000;
+/// Without a deadline, a thread that does not sleep for longer is named.
+const SLEEPLESS_LEAST_NS: u64 = 1_000_000_000;
 /// A warning names at most this many threads.
 const NAMED_MAX: usize = 8;
 
@@ -103,7 +106,11 @@ impl Drop for Started {
 
 fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
     if let Some(name) = &plan.name {
-        return Ok(TaskTarget::Name(name.clone()));
+        let name = name.clone();
+        return Ok(match plan.command.is_empty() {
+            true => TaskTarget::Name(name),
+            false => TaskTarget::ChildrenNamed(name),
+        });
     }
     if let Some(pid) = plan.pid {
         let is_there = host.exists(&format!("/proc/{pid}/task"));
@@ -216,6 +223,8 @@ fn measure(plan: &TaskPlan, of: &Measuring<'_>, observer: &mut dyn Observer) -> 
         stack_ns: STACK_MIN_NS,
         not_explained: 0,
         unended: 0,
+        sleepless: Vec::new(),
+        has_marks: plan.begin.is_some(),
         clock_jumps: 0,
         triggers: Triggers::start(plan)?,
         chains: None,
@@ -295,6 +304,9 @@ struct Watching {
     not_explained: u64,
     /// Activations that are counted and had not ended.
     unended: u64,
+    /// The threads that did not sleep during the watch, with how long that was.
+    sleepless: Vec<String>,
+    has_marks: bool,
     clock_jumps: u64,
     triggers: Option<Triggers>,
     chains: Option<ChainWatch>,
@@ -305,7 +317,7 @@ impl Watching {
         self.deadline.map_or(DIVIDED_LEAST_NS, |deadline| deadline.0)
     }
 
-    /// Starts a program whose threads are watched from the first moment on, if they are not selected by name.
+    /// Starts a program whose threads are watched from the first moment on.
     fn start_command(&mut self, plan: &TaskPlan) -> Result<Option<Started>, ProbeError> {
         let [program, arguments @ ..] = &plan.command[..] else { return Ok(None) };
         let cannot = |error| ProbeError::Failed(format!("cannot start `{program}`: {error}"));
@@ -314,9 +326,6 @@ impl Watching {
         // The threads that read the output are not watched.
         if let Some(triggers) = &mut self.triggers {
             triggers.read_output(&mut command).map_err(cannot)?;
-        }
-        if plan.name.is_some() && self.watch.finds_names() {
-            return Ok(Some(Started(command.spawn().map_err(cannot)?)));
         }
         self.watch.follow_children(true)?;
         let started = command.spawn();
@@ -355,6 +364,12 @@ impl Watching {
         let mut open = self.watch.unended();
         open.retain(|one| !one.is_unended || self.lanes.is_longest(one, self.watch.threads()));
         self.unended = open.iter().filter(|one| one.is_unended).count() as u64;
+        let least_ns = self.deadline.map_or(SLEEPLESS_LEAST_NS, |deadline| deadline.0);
+        for one in open.iter().filter(|one| !self.has_marks && is_sleepless(one, least_ns)) {
+            if self.sleepless.len() < NAMED_MAX && self.lanes.is_first(one, self.watch.threads()) {
+                self.sleepless.push(described_sleepless(one));
+            }
+        }
         // A thread that hangs in its start is late.
         open.iter_mut().for_each(|one| one.is_start = false);
         self.take(open, observer)
@@ -443,6 +458,13 @@ impl Watching {
     fn warnings(&mut self) -> Vec<Warning> {
         let mut warnings: Vec<Warning> =
             self.lanes.timer_slack().into_iter().chain(self.lanes.in_doubt()).collect();
+        if !self.sleepless.is_empty() {
+            let text = format!(
+                "watched tasks: {}, and no activation has ended; divide the work by marks (--begin, --end)",
+                self.sleepless.join(", ")
+            );
+            warnings.push(Warning::new(WarningCode::NeverSlept, text));
+        }
         let stopped = self.triggers.as_ref().map(Triggers::failures).unwrap_or_default();
         let missing: Vec<String> = self.watch.missing().into_iter().chain(stopped).collect();
         if !missing.is_empty() {
@@ -525,6 +547,17 @@ impl Watching {
         warnings.extend(lost.map(|text| Warning::new(WarningCode::TaskRecordsLost, text)));
         warnings
     }
+}
+
+/// Whether an activation had not ended when the watch did, has no sleep, and is longer than that.
+fn is_sleepless(activation: &Activation, least_ns: u64) -> bool {
+    let is_sleep = |stage: &Stage| matches!(stage.what, Doing::Blocked { .. });
+    activation.is_unended && activation.response_ns() > least_ns && !activation.stages.iter().any(is_sleep)
+}
+
+/// `control did not sleep for 5.00 s`
+fn described_sleepless(activation: &Activation) -> String {
+    format!("{} did not sleep for {}", activation.thread.command, nanoseconds(activation.response_ns()))
 }
 
 /// Takes away what is not explained at once: the worst come first and stay, and every n-th of the others stays.

@@ -79,11 +79,6 @@ impl Source {
         }
     }
 
-    /// Whether it finds the threads of a name as soon as they have it. Otherwise all threads of a program have to be followed.
-    pub(super) fn finds_names(&self) -> bool {
-        matches!(self, Self::Kernel(..))
-    }
-
     pub(super) fn follow_children(&mut self, follow: bool) -> Result<(), ProbeError> {
         match self {
             Self::Kernel(watch, _) => {

@@ -91,7 +91,8 @@ impl MomentCandidate {
             // One that hangs has no other to compare with.
             late: self.typical_ns.map_or(is_unended, |_| self.ratio() > TriggerThread::LATE),
             unended: is_unended,
-            wait_max_ns: self.activation.wait_max_ns,
+            // Without the kernel's programs some waits are not seen, also those of which the kernel counts nothing.
+            wait_max_ns: self.activation.wait_max_ns.or(self.activation.is_partial.then_some(0)),
             ..TriggerThread::default()
         }
     }
