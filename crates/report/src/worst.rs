@@ -3,7 +3,7 @@
 use whylate_core::SeriesName;
 use whylate_core::figure::count;
 use whylate_core::plan::{Chain, Samples, Statistic};
-use whylate_core::quantity::{GAPS, LOST_NS, LOST_SHARE, OVERRUNS, THROTTLED};
+use whylate_core::quantity::{CORRECTED, GAPS, LOST_NS, LOST_SHARE, OVERRUNS, THROTTLED};
 use whylate_core::result::{
     CellResult, CpuResult, LateResponses, LateTime, ProbeResult, Quantiles, RunResult, Spike, late_time,
 };
@@ -59,6 +59,12 @@ impl<'r> CellSeries<'r> {
     /// The CPU with the largest sample.
     pub(crate) fn worst(&self) -> Option<&'r CpuResult> {
         self.cpus.iter().copied().max_by_key(|cpu| cpu.judged_max_ns())
+    }
+
+    /// Whether the quantiles are corrected for missed periods.
+    pub(crate) fn is_corrected(&self) -> bool {
+        let has_missed = |cpu: &CpuResult| cpu.get(OVERRUNS).is_some_and(|missed| missed > 0);
+        self.cpus.iter().any(|cpu| cpu.get(CORRECTED).is_some() && has_missed(cpu))
     }
 
     pub(crate) fn max_ns(&self) -> Option<u64> {

@@ -2,7 +2,6 @@
 
 use super::calls;
 use super::marked::Come;
-use super::own::raw;
 use super::rhythm::Rhythms;
 use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent, Waker as RawWaker};
@@ -14,7 +13,12 @@ use whylate_core::recording::Thread;
 use whylate_core::recording::{
     Activation, Budget, Counts, Divided, Doing, LongCall, OwnSample, Site, Stage, Wait, Waker,
 };
+use zerocopy::TryFromBytes as _;
 
+/// The kernel's number for an ordinary task of nice 0.
+const PRIORITY_ORDINARY: i32 = 120;
+/// A state of a sleeping task.
+const INTERRUPTIBLE: u32 = 1;
 /// A task with an activation of more stages than this hardly ever sleeps; the activation is given up.
 const STAGES_MAX: usize = 32_768;
 /// State bits of the kernel: uninterruptible, stopped or traced, without load (a thread of the kernel that has nothing to
@@ -644,6 +648,22 @@ fn budget(raw: u8) -> Budget {
         2 => Budget::Runtime,
         3 => Budget::GroupRuntime,
         _ => Budget::Left,
+    }
+}
+
+/// An empty record of a thread.
+pub(super) fn raw(known: &Watched, thread: u32) -> RawStretch {
+    let nothing = [0; size_of::<RawStretch>()];
+    let Ok(nothing) = RawStretch::try_read_from_bytes(&nothing) else { unreachable!("zeros are a record") };
+    let prio = if known.command.is_empty() { PRIORITY_ORDINARY } else { PRIORITY_TOP - known.priority };
+    RawStretch {
+        thread,
+        process: known.process,
+        prio,
+        state: INTERRUPTIBLE,
+        syscall: -1,
+        command: Command::new(&known.command),
+        ..nothing
     }
 }
 

@@ -93,7 +93,7 @@ impl Named {
 #[cfg(test)]
 mod tests {
     use super::super::Watched;
-    use super::super::own::raw;
+    use super::super::build::raw;
     use super::*;
     use std::cell::RefCell;
 

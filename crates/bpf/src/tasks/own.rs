@@ -6,27 +6,22 @@
 //! and ends with its next sleep, whatever it sleeps for. How long it waited for its CPU before that has a bound: the time since
 //! it fell asleep, and what the kernel adds up for the thread (`/proc/PID/task/TID/schedstat`).
 
-use super::build::{Builder, Cut, Last, Watched};
+use super::build::{Builder, Cut, Last, Watched, raw};
 use super::choose::{self, Chosen};
 use super::rhythm::{Activations, Doubt, Rhythms};
 use super::{TaskLosses, TaskTarget};
-use crate::layout::Command;
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use whylate_core::figure::PRIORITY_TOP;
 use whylate_core::recording::Thread;
 use whylate_core::recording::{Activation, Doing, Wait, Waker};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
 use whylate_sys::switch_ring::{Switch, SwitchRecord, SwitchRing};
-use zerocopy::TryFromBytes as _;
 
 /// Records of this age are all in their rings, and are put in order over all CPUs.
 const SETTLED_NS: u64 = 1_000_000;
-/// The kernel's number for an ordinary task of nice 0.
-const PRIORITY_ORDINARY: i32 = 120;
 /// Waits of more threads are not read: each is a file.
 const WAITS_READ_MAX: usize = 64;
 /// How long readings are kept, and at most how many activations wait for theirs.
@@ -34,8 +29,6 @@ const WAITS_KEPT_NS: u64 = 5_000_000_000;
 const STARTS_MAX: usize = 4_096;
 /// Names and priorities are read this often: some threads get their priority from another one, after their start.
 const LOOK_AGAIN_NS: u64 = 1_000_000_000;
-/// A state of a sleeping task.
-const INTERRUPTIBLE: u32 = 1;
 
 /// How a thread left its CPU.
 #[derive(Clone, Copy)]
@@ -364,22 +357,6 @@ impl Track {
 fn waited_ns(host: &HostRoot, process: u32, thread: u32) -> Option<u64> {
     let text = host.read(&format!("/proc/{process}/task/{thread}/schedstat")).ok().flatten()?;
     text.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// An empty record of a thread.
-pub(super) fn raw(known: &Watched, thread: u32) -> RawStretch {
-    let nothing = [0; size_of::<RawStretch>()];
-    let Ok(nothing) = RawStretch::try_read_from_bytes(&nothing) else { unreachable!("zeros are a record") };
-    let prio = if known.command.is_empty() { PRIORITY_ORDINARY } else { PRIORITY_TOP - known.priority };
-    RawStretch {
-        thread,
-        process: known.process,
-        prio,
-        state: INTERRUPTIBLE,
-        syscall: -1,
-        command: Command::new(&known.command),
-        ..nothing
-    }
 }
 
 /// Leaves out what only records of the kernel's programs contain.

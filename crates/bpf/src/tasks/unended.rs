@@ -1,7 +1,6 @@
 //! The activations that had not ended when the watch did, with their stages so far.
 
-use super::build::{Builder, Owner};
-use super::own::raw;
+use super::build::{Builder, Owner, raw};
 use super::{TaskWatch, Watched, choose};
 use crate::error::BpfError;
 use crate::layout::tasks::{Began, RawSlot, RawStretch, RawWoken, TASK_SLOTS, TaskEvent};

@@ -220,7 +220,7 @@ impl Exposure {
     /// `28 latencies in 2 events`; `None` if nothing was above the limit.
     pub fn above(&self) -> Option<String> {
         let (least, most) = if self.records_missing { ("at least ", "at most ") } else { ("", "") };
-        let in_events = || format!("{most}{}", counted(self.events, "event"));
+        let events = || format!("{most}{}", counted(self.events, "event"));
         let latencies = match self.latencies {
             1 => format!("{least}1 latency"),
             number => format!("{least}{number} latencies"),
@@ -228,10 +228,10 @@ impl Exposure {
         match (self.latencies, self.events) {
             (0, 0) => None,
             // Results of earlier versions.
-            (0, _) => Some(in_events()),
+            (0, _) => Some(events()),
             // That each latency is an event of its own says nothing new.
             (number, events) if number <= events => Some(latencies),
-            _ => Some(format!("{latencies} in {}", in_events())),
+            _ => Some(format!("{latencies} in {}", events())),
         }
     }
 }

@@ -6,6 +6,7 @@
 use crate::blame::label::{Label, Labeller, Need, Phase, Who};
 use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
 use crate::find::late::{Late, LateKind};
+use crate::find::sleeps::OWN_EVENTS_MAX;
 use crate::states::States;
 use crate::states::state::{Level, Span, State};
 use crate::time;
@@ -17,8 +18,6 @@ use whylate_trace::event::{Event, EventKind, TaskState};
 
 /// How far wakers of wakers are followed.
 const DEPTH_MAX: u32 = 3;
-/// At most this many events of the task are checked to find why it blocked.
-pub(crate) const OWN_EVENTS_MAX: usize = 4096;
 
 /// What is known of a piece in addition to who had the CPU.
 #[derive(Clone, Debug)]

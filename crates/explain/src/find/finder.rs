@@ -8,7 +8,7 @@ use crate::describe;
 use crate::find::clock::Alignment;
 use crate::find::late::{Largest, Late, LateKind, PRIORITY_NORMAL};
 use crate::find::marker;
-use crate::find::sleeps::Sleep;
+use crate::find::sleeps::SleepReason;
 use crate::find::tasks::Tasks;
 use crate::find::track::{Out, TaskTrack};
 use crate::options::{Options, TaskChoice};
@@ -164,7 +164,7 @@ pub(crate) struct Finder<'o> {
     /// In a second pass, the only threads to choose from.
     pub(crate) pinned: Option<Vec<u32>>,
     /// Their sleeps, in a second pass that looks for the reasons.
-    sleeps: HashMap<u32, Sleep>,
+    sleeps: HashMap<u32, SleepReason>,
     /// Their sleeps in the middle of their work, above the threshold, that were neither for a lock nor for a page fault.
     pub(crate) left_out: u64,
     clock: Alignment,
@@ -262,7 +262,7 @@ impl<'o> Finder<'o> {
             options,
             least_ns: again.map_or(options.least_ns(), |again| again.least_ns),
             pinned: again.map(|again| again.pids.clone()),
-            sleeps: sleeping.map(|pid| (*pid, Sleep::default())).collect(),
+            sleeps: sleeping.map(|pid| (*pid, SleepReason::default())).collect(),
             left_out: 0,
             clock: Alignment::new(info.clock.as_deref(), info.resolution_ns),
             tasks: Tasks::default(),

@@ -7,7 +7,7 @@ pub(crate) mod late;
 mod marker;
 mod rhythm;
 mod samples;
-mod sleeps;
+pub(crate) mod sleeps;
 pub(crate) mod subject;
 mod tasks;
 mod track;

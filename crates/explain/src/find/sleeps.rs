@@ -1,9 +1,11 @@
 //! Second pass: whether the examined task slept for a lock or a page fault, by the rules that hold in a window.
 
-use crate::blame::account::OWN_EVENTS_MAX;
 use crate::window::MARGIN_NS;
 use whylate_core::CpuId;
 use whylate_trace::event::{Event, EventKind};
+
+/// At most this many events of the task are checked to find why it blocked.
+pub(crate) const OWN_EVENTS_MAX: usize = 4096;
 
 /// What an event of the task says about its next sleep.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,7 @@ struct Sign {
 
 /// The last sleep of a task.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sleep {
+pub(crate) struct SleepReason {
     events: usize,
     lock: Option<Sign>,
     fault: Option<Sign>,
@@ -26,7 +28,7 @@ pub(crate) struct Sleep {
     faulted_on: Option<CpuId>,
 }
 
-impl Sleep {
+impl SleepReason {
     /// Takes an event of the task `pid`.
     pub(crate) fn follow(&mut self, event: &Event, pid: u32) {
         self.events += 1;

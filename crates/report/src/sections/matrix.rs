@@ -10,7 +10,6 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{nanoseconds, rate, share, value};
 use whylate_core::order::InOrder;
 use whylate_core::plan::{Chain, Samples, Statistic};
-use whylate_core::quantity::{CORRECTED, OVERRUNS};
 use whylate_core::result::{CellResult, Comparison, Outcome, Quantiles, RunResult};
 
 /// What the table shows: its figures differ from those that are compared.
@@ -38,7 +37,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let last = shown.iter().rposition(|is_shown| *is_shown);
     let mut shown_cells =
         all.iter().zip(&shown).filter(|(_, is_shown)| **is_shown).flat_map(|((_, cells), _)| cells);
-    let is_any_corrected = shown_cells.any(is_corrected);
+    let is_any_corrected = shown_cells.any(CellSeries::is_corrected);
     let figures = if is_any_corrected { MIDDLE_AND_CORRECTED } else { MIDDLE };
     let part = |(index, (name, cells)): (usize, (String, Vec<CellSeries<'_>>))| {
         let of = SeriesName::of(&name);
@@ -72,13 +71,6 @@ fn shown(run: &RunResult, all: &[(String, Vec<CellSeries<'_>>)], decides: Option
         lines <= LINES_MAX || decides == Some(name) || has_verdict(name)
     };
     all.iter().zip(lines).map(is_shown).collect()
-}
-
-/// Whether the quantiles are corrected for missed periods.
-pub(super) fn is_corrected(cell: &CellSeries<'_>) -> bool {
-    cell.cpus
-        .iter()
-        .any(|cpu| cpu.get(CORRECTED).is_some() && cpu.get(OVERRUNS).is_some_and(|missed| missed > 0))
 }
 
 fn brief(run: &RunResult, name: &str, cells: &[CellSeries<'_>]) -> String {

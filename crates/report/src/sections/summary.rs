@@ -196,7 +196,7 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         (None, _) => String::new(),
     };
     // Of compared cells, the notes of the table say so.
-    let is_corrected = !p999.is_empty() && middle(worst).is_none() && super::matrix::is_corrected(worst);
+    let is_corrected = !p999.is_empty() && middle(worst).is_none() && worst.is_corrected();
     let missed = if is_corrected { " with missed periods" } else { "" };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
     let possible = possible(cells).unwrap_or_default();
@@ -214,8 +214,8 @@ fn possible(cells: &[CellSeries<'_>]) -> Option<String> {
     let cpus = || cells.iter().flat_map(|cell| &cell.cpus);
     let known_ns = cells.iter().filter_map(CellSeries::max_ns).max();
     let longest = |key| cpus().filter_map(|cpu| cpu.get(key)).max().filter(|ns| Some(*ns) > known_ns);
-    let in_doubt = longest(DOUBT_MAX_NS).is_some();
-    let unseen = longest(UNSEEN_MAX_NS).filter(|_| !(in_doubt && waits_unseen(cells)));
+    let is_open = longest(DOUBT_MAX_NS).is_some();
+    let unseen = longest(UNSEEN_MAX_NS).filter(|_| !(is_open && waits_unseen(cells)));
     let unseen = unseen.map(|ns| match waits_unseen(cells) {
         true => format!("; at most {}, with waits for a CPU that were not recorded", nanoseconds(ns)),
         false => format!("; gaps in the record may hide a response of up to {}", nanoseconds(ns)),

@@ -1,5 +1,4 @@
 use super::*;
-use zerocopy::TryFromBytes as _;
 
 const NANOSLEEP: i32 = Sysno::clock_nanosleep as i32;
 const FUTEX: i32 = Sysno::futex as i32;
