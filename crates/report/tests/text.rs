@@ -118,7 +118,7 @@ fn many_series_fit_a_screen() {
     }
     let text = terminal_text(&run, 120);
     assert!(text.lines().count() <= 60, "{} lines:\n{text}", text.lines().count());
-    let udp = "roundtrip/udp: Up to 2.31 ms, in above-l3 on CPU 1; p99.9 is";
+    let udp = "roundtrip/udp: Up to 2.31 ms, in above-l3 on CPU 1; corrected p99.9 is";
     assert!(text.contains(udp) && says("timer-how-late-periodic", &text), "{text}");
     assert!(!text.contains("roundtrip/udp: a message to another CPU"), "{text}");
 }

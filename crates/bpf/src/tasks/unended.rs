@@ -257,6 +257,7 @@ mod tests {
         let first = RawSlot { waking_ns: 100, began: Began::Woken, ready_ns: 100, run_ns: 130, ..slot() };
         let one = unended(&mut builder, &first).unwrap();
         assert_eq!((one.response_ns(), one.wakeup_ns(), one.running_ns()), (900, 30, 870));
+        builder.tracks.clear();
         let unknown = RawSlot { began: Began::Unknown, run_ns: 130, ..slot() };
         let found = unended(&mut builder, &unknown).map(|it| (it.due_ns, it.response_ns()));
         assert_eq!(found, Some((130, 870)), "it has not slept since then");

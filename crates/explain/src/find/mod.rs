@@ -35,6 +35,8 @@ pub(crate) struct Found {
     pub(crate) spikes: u64,
     /// Sleeps above the threshold in the middle of the work that were neither for a lock nor for a page fault.
     pub(crate) left_out: u64,
+    /// What another pass has to count if one of the kept sleeps was for a lock or a page fault.
+    uncounted: Option<Uncounted>,
     /// The largest of the subject, above the threshold or not.
     pub(crate) worst: Option<LateTask>,
     pub(crate) also_late: Vec<LateTask>,
@@ -44,7 +46,37 @@ pub(crate) struct Found {
     pub(crate) otherwise: (ExplainAnswer, Option<String>),
 }
 
+/// Sleeps that are not kept, and whether they were for a lock or a page fault.
+struct Uncounted {
+    again: Again,
+    by_lines: bool,
+    /// How many they are.
+    sleeps: u64,
+    /// Latencies that this pass does not see.
+    alone: u64,
+}
+
 impl Found {
+    /// Counts the sleeps that are not kept. If none of the kept ones was for a lock or a page fault, the others are taken for sleeps
+    /// of the same kind, without another pass.
+    pub(crate) fn count_sleeps(
+        &mut self,
+        reader: &mut dyn Reader,
+        options: &Options,
+        is_any_explained: bool,
+    ) -> Result<(), ParseError> {
+        let Some(Uncounted { again, by_lines, sleeps, alone }) = self.uncounted.take() else { return Ok(()) };
+        if !is_any_explained {
+            self.left_out += sleeps;
+            return Ok(());
+        }
+        let finder = pass(reader, options, Selection::All, by_lines, Some(&again))?;
+        let subject = subject::choose(&finder, options, reader);
+        self.spikes = subject.late.found + subject.blocked.found + alone;
+        self.left_out = finder.left_out;
+        Ok(())
+    }
+
     /// The trace contains one section, which the tracer measured.
     pub(crate) fn is_section(&mut self, spike: &ExplainedSpike) {
         let worst = LateTask {
@@ -59,7 +91,7 @@ impl Found {
         self.subject = Subject { reason: subject::MEASURED.to_owned(), ..Subject::default() };
         (self.worst, self.spikes, self.otherwise) = (Some(worst), 1, (ExplainAnswer::None, None));
         self.lates.clear();
-        self.left_out = 0;
+        (self.left_out, self.uncounted) = (0, None);
         self.also_late.clear();
         if self.threshold.1 == ThresholdFrom::Default {
             self.threshold = (THRESHOLD_NS.min(spike.latency_ns - 1), ThresholdFrom::Header);
@@ -125,10 +157,9 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     let threshold = answer::threshold(options, &finder, reader.info());
     let seen = finder.seen;
     let largest = subject.late.iter().next().copied();
-    let again = uncounted(&subject, options, threshold.0);
-    if let Some(again) = &again {
-        selection = if again.sleeps { Selection::All } else { selection };
-        finder = pass(reader, options, selection, by_lines, Some(again))?;
+    if is_unknown(&subject, options, threshold.0) {
+        let again = Again { least_ns: threshold.0, pids: subject.pids.clone(), sleeps: false };
+        finder = pass(reader, options, selection, by_lines, Some(&again))?;
         subject = subject::choose(&finder, options, reader);
     }
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
@@ -148,16 +179,17 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         true => list.found,
         false => list.above(threshold.0) as u64,
     };
-    let waits = match again.is_some_and(|again| again.sleeps) {
-        true => counted(&subject.blocked),
-        // Their ends are among the wake-ups.
-        false => {
-            let waits = subject.blocked.iter().filter(|late| is_late(late));
-            waits.map(|late| u64::from(late.end_ns() <= threshold.0)).sum::<u64>()
-        }
-    };
+    // The ends of the others are among the wake-ups.
+    let is_short = |late: &&Late| is_late(late) && late.end_ns() <= threshold.0;
+    let waits = subject.blocked.iter().filter(is_short).count() as u64;
     let alone = waiting.iter().chain(&stated).filter(|late| is_late(late)).count() as u64;
     let spikes = counted(&subject.late) + waits + alone;
+    let uncounted = is_full(&subject.blocked, options, threshold.0).then(|| Uncounted {
+        again: Again { least_ns: threshold.0, pids: subject.pids.clone(), sleeps: true },
+        by_lines,
+        sleeps: counted(&subject.blocked).saturating_sub(subject.blocked.above(threshold.0) as u64),
+        alone,
+    });
     let also_late = answer::also_late(&finder, &subject, options, threshold.0, reader);
     let otherwise = answer::without_spike(&finder, &subject, options, reader);
     let dropped = finder.tasks.dropped;
@@ -171,6 +203,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         threshold,
         spikes,
         left_out: finder.left_out,
+        uncounted,
         worst,
         also_late,
         too_many_tasks,
@@ -179,16 +212,18 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     })
 }
 
-/// What a second pass has to count: the first one keeps only the largest, and did not know the threshold, or why the task
-/// slept.
-fn uncounted(subject: &Subject, options: &Options, threshold_ns: u64) -> Option<Again> {
+/// Whether the list is full, so that shorter ones are not in it.
+fn is_full(list: &Largest, options: &Options, threshold_ns: u64) -> bool {
+    list.len() > 0 && list.above(threshold_ns) >= options.top
+}
+
+/// Whether a second pass has to count: the first one keeps only the largest, and did not know the threshold.
+fn is_unknown(subject: &Subject, options: &Options, threshold_ns: u64) -> bool {
     let least_ns = options.least_ns();
-    let is_full = |list: &Largest| list.above(threshold_ns) >= options.top;
-    let is_cut = is_full(&subject.late) || is_full(&subject.blocked);
-    let is_unknown = threshold_ns != least_ns && (is_cut || threshold_ns < least_ns.min(KEPT_LEAST_NS));
-    let sleeps = is_full(&subject.blocked) && subject.blocked.len() > 0;
-    let is_needed = (is_unknown && subject.late.len() > 0) || sleeps;
-    is_needed.then(|| Again { least_ns: threshold_ns, pids: subject.pids.clone(), sleeps })
+    let is_cut =
+        is_full(&subject.late, options, threshold_ns) || is_full(&subject.blocked, options, threshold_ns);
+    let is_below = threshold_ns < least_ns.min(KEPT_LEAST_NS);
+    threshold_ns != least_ns && (is_cut || is_below) && subject.late.len() > 0
 }
 
 /// `by_lines`: a change of the thread between two lines of a CPU is a switch.

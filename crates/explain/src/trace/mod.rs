@@ -58,6 +58,7 @@ pub fn explain(reader: &mut dyn Reader, options: &Options) -> Result<ExplainResu
     if spikes.is_empty() {
         spikes.extend(analysed::spikes(&reader.info().facts));
     }
+    found.count_sleeps(reader, options, !slept.is_empty())?;
     spikes.retain(|spike| spike.latency_ns > found.threshold.0);
     spikes.sort_by_key(|spike| (std::cmp::Reverse(spike.latency_ns), spike.expected_ns));
     spikes.truncate(options.top);

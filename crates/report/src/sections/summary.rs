@@ -189,15 +189,17 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
     let pooled = |cell: &CellSeries<'_>| cell.quantile(|figures| figures.p999_ns).map(nanoseconds);
     let within = |cell: &CellSeries<'_>| middle(cell).or_else(|| pooled(cell));
     let (cell, other) = (&worst.cell.name, &best.cell.name);
-    let of = if middle(worst).is_some() { "median " } else { "" };
+    let of = match middle(worst) {
+        Some(_) => "median ",
+        // Of compared cells, the notes of the table say so.
+        None if worst.is_corrected() => "corrected ",
+        None => "",
+    };
     let p999 = match (within(worst), within(best).filter(|_| cell != other)) {
         (Some(p999), Some(best)) => format!("; {of}p99.9 is {p999} in {cell} and {best} in {other}"),
         (Some(p999), None) => format!("; {of}p99.9 is {p999}"),
         (None, _) => String::new(),
     };
-    // Of compared cells, the notes of the table say so.
-    let is_corrected = !p999.is_empty() && middle(worst).is_none() && worst.is_corrected();
-    let missed = if is_corrected { " with missed periods" } else { "" };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
     let possible = possible(cells).unwrap_or_default();
     let is_per_wakeup =
@@ -206,7 +208,7 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
         true => " Each sleep ends a response here: waits for locks and disks are not part of it.",
         false => "",
     };
-    Some(format!("Up to {max}{late}{place}{possible}{p999}{missed}.{ends}"))
+    Some(format!("Up to {max}{late}{place}{possible}{p999}.{ends}"))
 }
 
 /// How long the responses of a watched thread may have been, with what the record does not show.
