@@ -395,12 +395,11 @@ pub(crate) fn is_edge(name: &str) -> bool {
     #[rustfmt::skip]
     const STARTS: &[&str] = &[
         "irqentry_", "raw_irqentry_", "exit_to_user_mode", "syscall_exit_", "entry_SYSCALL", "do_syscall_", "asm_", "sysvec_",
-        "do_nanosleep", "hrtimer_nanosleep", "hrtimer_start", "__hrtimer_start", "hrtimer_reprogram", "__hrtimer_reprogram",
-        "tick_program_event", "clockevents_program_", "lapic_next_", "native_apic_", "native_x2apic_", "kvm_guest_apic_eoi",
+        "hrtimer_reprogram", "__hrtimer_reprogram", "tick_program_event", "clockevents_program_", "lapic_next_", "native_apic_", "native_x2apic_", "kvm_guest_apic_eoi",
         "apic_ack", "ack_APIC", "pv_native_safe_halt", "native_safe_halt", "native_irq_return", "default_idle", "acpi_idle_",
         "ret_from_fork", "ret_to_user", "el0t_64_irq", "el1h_64_irq", "arch_timer_set_next", "erratum_set_next",
     ];
-    class_of(name) == Class::UserEdge || starts_with_any(name, STARTS)
+    class_of(name) == Class::UserEdge || sets_timer(name) || starts_with_any(name, STARTS)
 }
 
 /// Whether a task that sleeps until a moment sets its timer in this function.

@@ -3,7 +3,7 @@
 /// Its short options that take no value, so that others may follow in the same word.
 const WITHOUT_VALUE: &str = "mMnNqrRsSuUvxX";
 
-/// Whether the values of that run are nanoseconds (`-N`).
+/// Whether cyclictest printed nanoseconds (`-N`).
 pub(crate) fn is_in_nanoseconds(command: &str) -> bool {
     command.split_whitespace().any(|word| word == "--nsecs" || behind(word, &['N']).is_some())
 }

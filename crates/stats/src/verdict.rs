@@ -171,7 +171,7 @@ fn may_exceed(task: &CpuResult, bound: Nanos) -> bool {
 
 /// How many responses may have missed the deadline at most; `None` if gaps in the record may hide any number.
 fn missed_max(task: &CpuResult, deadline: Nanos) -> Option<u64> {
-    let only_waits = task.get(UNSEEN_WAITS) > Some(0) && task.get(UNSEEN_WAITS) == task.get(UNSEEN);
+    let only_waits = task.has_unseen_waits() && task.get(UNSEEN_WAITS) == task.get(UNSEEN);
     // If waits for a CPU are not recorded, the bounds of sleeps in doubt are no limits.
     let in_doubt = task.get(DOUBT_MAX_NS).is_some_and(|longest_ns| longest_ns > deadline.0)
         || (only_waits && task.get(DOUBTS) > Some(0));
@@ -297,7 +297,7 @@ fn by_limit(
 /// recorded.
 fn longest_with_waits(cells: &[CellResult]) -> Option<u64> {
     let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
-    tasks.filter(|task| task.get(UNSEEN_WAITS) > Some(0)).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
+    tasks.filter(|task| task.has_unseen_waits()).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
 }
 
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {
@@ -441,7 +441,7 @@ fn doubts(probe: &ProbeResult, bound: Bound) -> impl Iterator<Item = (&str, Stri
     let late = move |longest_ns: Option<u64>| longest_ns.is_some_and(|longest_ns| longest_ns > bound.at.0);
     probe.cpus.iter().flat_map(move |task| {
         let name = task.series.as_deref().unwrap_or("the task");
-        let advice = match task.get(UNSEEN_WAITS) > Some(0) {
+        let advice = match task.has_unseen_waits() {
             true => "run whylate as root, or let root run `setcap cap_bpf,cap_perfmon+ep` on it once",
             false => "use marks, --per-period or --per-wakeup",
         };

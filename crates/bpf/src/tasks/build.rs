@@ -126,7 +126,7 @@ const NAMES_MAX: usize = 32_768;
 pub(super) type Owner<'f> = dyn Fn(u32, u32, bool) -> Option<String> + 'f;
 
 /// Names of threads by process and thread.
-pub(super) type Names = BTreeMap<(u32, u32), String>;
+pub(super) type Names = BTreeMap<(u32, u32), Command>;
 
 #[derive(Default)]
 pub(super) struct Builder {
@@ -241,7 +241,8 @@ impl Builder {
                 to_ns: raw.end_ns,
                 spins_for: owner.map(|thread| {
                     let name = owner_name(&self.names, owner_of, raw.process, thread, true);
-                    self.names.extend(name.clone().map(|name| ((raw.process, thread), name)));
+                    let known = name.as_deref().map(Command::new);
+                    self.names.extend(known.map(|known| ((raw.process, thread), known)));
                     (thread, name.unwrap_or_default())
                 }),
             };
@@ -296,10 +297,7 @@ impl Builder {
         let key = (raw.process, raw.thread);
         match raw.kind {
             TaskEvent::Stretch | TaskEvent::Call | TaskEvent::Begin | TaskEvent::End => {
-                let name = raw.command.text();
-                if names.get(&key) != Some(&name) {
-                    names.insert(key, name);
-                }
+                names.insert(key, raw.command);
             }
             TaskEvent::New => {
                 names.remove(&key);
@@ -405,7 +403,7 @@ impl Builder {
             |process: u32, thread: u32, is_shared: bool| owner_name(names, owner, process, thread, is_shared);
         let wait = (raw.is_runnable == 0).then(|| wait_of(raw, &known));
         if let Some(Wait::Lock { owner: Some((thread, name)), .. }) = &wait {
-            self.names.insert((raw.process, *thread), name.clone());
+            self.names.insert((raw.process, *thread), Command::new(name));
         }
         if wait.is_some() && std::mem::take(&mut track.never_slept) {
             track.open = None;
@@ -471,7 +469,7 @@ fn owner_name(
     thread: u32,
     is_shared: bool,
 ) -> Option<String> {
-    owner(process, thread, is_shared).or_else(|| names.get(&(process, thread)).cloned())
+    owner(process, thread, is_shared).or_else(|| names.get(&(process, thread)).map(Command::text))
 }
 
 impl Track {

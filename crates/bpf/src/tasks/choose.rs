@@ -24,7 +24,7 @@ pub enum TaskTarget {
     Priorities(i32, i32),
     /// What is started during the watch.
     Children,
-    /// The same, but only threads of that name.
+    /// Threads that are started during the watch and have this name.
     ChildrenNamed(String),
 }
 

@@ -75,7 +75,6 @@ impl Sampler {
             cpus: cpus.clone(),
             clocks: BTreeMap::new(),
             ordinary: None,
-            was_late: false,
             times: 0,
         };
         let is_over = Arc::new(AtomicBool::new(false));
@@ -114,8 +113,6 @@ struct Clocks {
     clocks: BTreeMap<CpuId, Clock>,
     /// From when to when ordinary runs are sampled: now or next.
     ordinary: Option<(u64, u64)>,
-    /// Whether a thread was late so far.
-    was_late: bool,
     times: u32,
 }
 
@@ -144,14 +141,13 @@ impl Clocks {
             let word = |word: usize| self.words.words()[cpu.0 as usize * STATE_WORDS + word].load(Relaxed);
             let is_late = is_late(word(RUNS_SINCE_WORD), word(USUAL_RUN_WORD), self.limit_ns, now_ns);
             clock.was_late |= is_late;
-            self.was_late |= is_late;
             clock.turn(is_late, is_ordinary && clock.was_late, now_ns);
         }
     }
 
     /// Whether ordinary runs are sampled now.
     fn samples_ordinary(&mut self, now_ns: u64) -> bool {
-        if self.limit_ns < ORDINARY_LIMIT_NS || !self.was_late {
+        if self.limit_ns < ORDINARY_LIMIT_NS || !self.clocks.values().any(|clock| clock.was_late) {
             return false;
         }
         let (from_ns, to_ns) = *self.ordinary.get_or_insert((now_ns, now_ns + ORDINARY_NS));

@@ -210,8 +210,6 @@ impl CauseSource {
 
 /// A cause that is less sure is only possible.
 const LIKELY: f64 = 0.6;
-/// A wait that is an upper bound has at most this confidence.
-const BOUND: f64 = 0.6;
 
 impl Cause {
     /// A cause of that kind, with nothing else known yet.
@@ -382,7 +380,8 @@ impl Cause {
     ///
     /// A cause that is only possible begins with "possibly".
     pub fn sentence(&self) -> String {
-        let is_bound = self.actor.is_none() && self.confidence.is_some_and(|confidence| confidence <= BOUND);
+        // Such a wait is an upper bound.
+        let is_bound = self.actor.is_none() && self.confidence.is_some_and(|confidence| confidence <= LIKELY);
         if self.kind == CauseKind::Thread && is_bound {
             return "the task may have waited for a CPU".to_owned();
         }

@@ -98,7 +98,9 @@ pub use trigger::{TriggerMoment, TriggerRecord, TriggerResult, TriggerSuspect, T
 
 use crate::facts::Facts;
 use crate::plan::{ProbeFacts, Samples};
-use crate::quantity::{ABOVE_HISTOGRAM, CORRECTED, EXTREMES, GAPS, Quantities, Quantity, THROTTLED, Valued};
+use crate::quantity::{
+    ABOVE_HISTOGRAM, CORRECTED, EXTREMES, GAPS, Quantities, Quantity, THROTTLED, UNSEEN_WAITS, Valued,
+};
 use crate::series::SeriesName;
 use crate::units::CpuId;
 use crate::warning::Warning;
@@ -262,8 +264,12 @@ impl CpuResult {
         self.get(THROTTLED).map(|throttled| throttled.other_max_ns).or_else(|| self.largest_ns())
     }
 
-    /// Whether the quantile of that part of the samples is known, and not only that it is above the end of another
-    /// tool's histogram.
+    /// Whether waits for a CPU before the thread ran were not recorded.
+    pub fn has_unseen_waits(&self) -> bool {
+        self.get(UNSEEN_WAITS) > Some(0)
+    }
+
+    /// Whether a quantile is known. It is not if it lies above the end of another tool's histogram.
     pub fn knows_quantile(&self, part: f64) -> bool {
         let above = self.get(ABOVE_HISTOGRAM).unwrap_or(0) as f64;
         part >= 1.0 || above <= (1.0 - part) * self.samples as f64

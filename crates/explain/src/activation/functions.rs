@@ -1,7 +1,7 @@
 //! In which functions of its program a task's own work was, by the samples that were taken of it.
 
 use crate::blame::piece::Piece;
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::figure::{count, nanoseconds, share};
 use whylate_core::order::InOrder;
@@ -111,10 +111,7 @@ impl Sampled<'_> {
 
     /// Whether the first function has called the second one in each of the samples.
     fn calls(&self, caller: &Frame, callee: &Frame) -> bool {
-        let at = |stack: &[Frame], frame: &Frame| stack.iter().position(|it| it == frame);
-        self.stacks
-            .iter()
-            .all(|stack| at(stack, callee).zip(at(stack, caller)).is_some_and(|(inner, outer)| inner < outer))
+        self.stacks.iter().all(|stack| order(stack, callee, caller) == Some(Ordering::Less))
     }
 
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
@@ -214,9 +211,8 @@ fn hottest<'a>(
         false => it.ns as f64 >= *ns as f64 * NAMED_LEAST,
     };
     let most: Vec<_> = functions.iter().filter(|(_, it)| has_most(it)).collect();
-    let at = |stack: &[Frame], frame: &Frame| stack.iter().position(|it| it == frame);
     let is_called_by = |callee: &Frame, caller: &Frame| {
-        let orders = stacks.iter().filter_map(|stack| Some(at(stack, callee)?.cmp(&at(stack, caller)?)));
+        let orders = stacks.iter().filter_map(|stack| order(stack, callee, caller));
         orders.map(|order| order as i32).sum::<i32>() < 0
     };
     // Stacks may lack callers, so that a function is in more samples than the one that called it.
@@ -226,11 +222,21 @@ fn hottest<'a>(
     innermost.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (**frame, **weights))
 }
 
+/// Where a function is in a stack, from the innermost one on.
+fn place(stack: &[Frame], frame: &Frame) -> Option<usize> {
+    stack.iter().position(|it| it == frame)
+}
+
+/// Which of two functions is further in; `None` if the stack lacks one of them.
+fn order(stack: &[Frame], one: &Frame, other: &Frame) -> Option<Ordering> {
+    Some(place(stack, one)?.cmp(&place(stack, other)?))
+}
+
 /// The functions that called this one in most samples.
 fn callers<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> &'a [Frame] {
     let mut times: BTreeMap<&[Frame], usize> = BTreeMap::new();
     for stack in stacks {
-        if let Some(at) = stack.iter().position(|it| it == frame) {
+        if let Some(at) = place(stack, frame) {
             *times.entry(&stack[at + 1..]).or_default() += 1;
         }
     }

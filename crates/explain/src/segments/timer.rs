@@ -91,14 +91,11 @@ impl<'r> Context<'r> {
             && vocabulary::is_edge(function)
         {
             // The task itself may have been there: a timer that is set after its moment expires at once.
-            let above = thread.filter(|thread| thread.priority > self.priority.max(0));
-            if let Some(thread) = above.filter(|_| vocabulary::sets_timer(function)) {
-                let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
-                let evidence = format!(
-                    "{command} ({scheduled}) had a higher priority than the task; {late} and interrupted {function}, so the task \
-                     may have set the timer after its moment"
+            if let Some(thread) = self.above(thread).filter(|_| vocabulary::sets_timer(function)) {
+                let more = format!(
+                    "{late} and interrupted {function}, so the task may have set the timer after its moment"
                 );
-                return Blame::new(Kind::Thread, LIKELY, evidence).thread(&thread.command, thread.pid);
+                return behind(thread, LIKELY, &more);
             }
             return self.stood_still(&format!(
                 "{late} and interrupted {function} in kernel code{whose}; {function} is too short to cause this delay"
@@ -123,12 +120,21 @@ impl<'r> Context<'r> {
     fn without_stack(&self, thread: Option<&Thread>) -> Blame {
         let late = "the timer's interrupt was late, and no stack shows the interrupted code";
         // If the wake-up is not known either, it may be among the lost records.
-        let above = thread.filter(|thread| self.woken.is_some() && thread.priority > self.priority.max(0));
-        let Some(thread) = above else {
-            return Blame::unattributed_as(late);
-        };
-        let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
-        let evidence = format!("{command} ({scheduled}) had a higher priority than the task; {late}");
-        Blame::new(Kind::Thread, CONCLUDED, evidence).thread(&thread.command, thread.pid)
+        match self.above(thread).filter(|_| self.woken.is_some()) {
+            Some(thread) => behind(thread, CONCLUDED, late),
+            None => Blame::unattributed_as(late),
+        }
     }
+
+    /// The thread, if the task cannot preempt it.
+    fn above<'t>(&self, thread: Option<&'t Thread>) -> Option<&'t Thread> {
+        thread.filter(|thread| thread.priority > self.priority.max(0))
+    }
+}
+
+/// The task waited behind a thread that it cannot preempt.
+fn behind(thread: &Thread, confidence: f64, more: &str) -> Blame {
+    let (command, scheduled) = (&thread.command, figure::scheduled(thread.priority));
+    let evidence = format!("{command} ({scheduled}) had a higher priority than the task; {more}");
+    Blame::new(Kind::Thread, confidence, evidence).thread(command, thread.pid)
 }

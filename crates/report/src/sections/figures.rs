@@ -82,8 +82,8 @@ impl<'r> Line<'r> {
         self.quantiles().map(|figures| nanoseconds(figure(figures)))
     }
 
-    /// The quantile of that part of the samples, or the end of its bucket, if the buckets are wide. One that is above the
-    /// end of another tool's histogram is not known.
+    /// A quantile. If the buckets are wide, this is the end of its bucket. Above the end of another tool's histogram, it is not
+    /// known.
     fn quantile(&self, part: f64, figure: fn(&Quantiles) -> u64) -> Option<String> {
         if let Some(cpu) = self.recorded().filter(|cpu| !cpu.knows_quantile(part)) {
             return cpu.get(HISTOGRAM_END_NS).map(|end_ns| format!("> {}", nanoseconds(end_ns)));

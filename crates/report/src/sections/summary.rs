@@ -7,7 +7,7 @@ use crate::worst::{self, CellSeries, LateBy};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
 use whylate_core::plan::{Per, ProbePlan, Samples, Statistic};
-use whylate_core::quantity::{DOUBT_MAX_NS, OVERRUNS, TASK, THROTTLED, UNSEEN_MAX_NS, UNSEEN_WAITS};
+use whylate_core::quantity::{DOUBT_MAX_NS, OVERRUNS, TASK, THROTTLED, UNSEEN_MAX_NS};
 use whylate_core::result::{
     Cause, CauseClass, CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, NoiseFloor, Outcome,
     RunResult, Verdict, late_kinds,
@@ -216,14 +216,17 @@ fn possible(cells: &[CellSeries<'_>]) -> Option<String> {
     let cpus = || cells.iter().flat_map(|cell| &cell.cpus);
     let known_ns = cells.iter().filter_map(CellSeries::max_ns).max();
     let longest = |key| cpus().filter_map(|cpu| cpu.get(key)).max().filter(|ns| Some(*ns) > known_ns);
-    let is_open = longest(DOUBT_MAX_NS).is_some();
-    let unseen = longest(UNSEEN_MAX_NS).filter(|_| !(is_open && waits_unseen(cells)));
-    let unseen = unseen.map(|ns| match waits_unseen(cells) {
-        true => format!("; at most {}, with waits for a CPU that were not recorded", nanoseconds(ns)),
-        false => format!("; gaps in the record may hide a response of up to {}", nanoseconds(ns)),
+    let (doubt_ns, waits_unseen) = (longest(DOUBT_MAX_NS), waits_unseen(cells));
+    let unseen = longest(UNSEEN_MAX_NS).and_then(|ns| match (waits_unseen, doubt_ns) {
+        // Sleeps in the middle of the work add to it, by an unknown time.
+        (true, Some(_)) => None,
+        (true, None) => {
+            Some(format!("; at most {}, with waits for a CPU that were not recorded", nanoseconds(ns)))
+        }
+        (false, _) => Some(format!("; gaps in the record may hide a response of up to {}", nanoseconds(ns))),
     });
-    let in_doubt = longest(DOUBT_MAX_NS).map(|ns| {
-        let longest = match waits_unseen(cells) {
+    let in_doubt = doubt_ns.map(|ns| {
+        let longest = match waits_unseen {
             true => format!("{} or more", nanoseconds(ns)),
             false => format!("up to {}", nanoseconds(ns)),
         };
@@ -235,7 +238,7 @@ fn possible(cells: &[CellSeries<'_>]) -> Option<String> {
 
 /// Whether waits for a CPU before the thread ran were not recorded.
 fn waits_unseen(cells: &[CellSeries<'_>]) -> bool {
-    cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| cpu.get(UNSEEN_WAITS) > Some(0))
+    cells.iter().flat_map(|cell| &cell.cpus).any(|cpu| cpu.has_unseen_waits())
 }
 
 /// Time that the scheduler takes on purpose is shown separately.

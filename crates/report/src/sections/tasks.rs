@@ -9,7 +9,7 @@ use whylate_core::SeriesName;
 use whylate_core::figure::{count, nanoseconds, priority, share};
 use whylate_core::order::InOrder;
 use whylate_core::plan::Chain;
-use whylate_core::quantity::{DOUBTS, OVERRUNS, POSSIBLY_LATE, TASK, UNSEEN_MAX_NS, UNSEEN_WAITS};
+use whylate_core::quantity::{DOUBTS, OVERRUNS, POSSIBLY_LATE, TASK, UNSEEN_MAX_NS};
 use whylate_core::result::{
     Cause, CpuResult, HourResult, OwnCounters, PartResult, ProbeResult, Quantiles, RunResult, Spike,
 };
@@ -271,7 +271,7 @@ fn row(cpu: &CpuResult, cell: Option<&str>) -> Row {
     let task = cpu.quantities.of(TASK);
     let total = |ns: Option<u64>| ns.filter(|ns| *ns > 0).map(nanoseconds);
     let number = |of: Option<u64>| of.filter(|it| *it > 0).map(count);
-    let waits_unseen = cpu.get(UNSEEN_WAITS) > Some(0);
+    let waits_unseen = cpu.has_unseen_waits();
     // Sleeps in the middle of the work add to responses, by an unknown time.
     let is_open = waits_unseen && cpu.get(DOUBTS) > Some(0);
     let late = match (cpu.get(OVERRUNS).unwrap_or(0), cpu.get(POSSIBLY_LATE)) {

@@ -147,7 +147,7 @@ impl Causes {
         }
     }
 
-    /// The main cause of the noise-floor check's gap of that length, if it is known.
+    /// The main cause of the noise-floor check's longest gap, which was `max_ns` long.
     pub(super) fn of_noise_floor(&self, max_ns: u64) -> Option<Cause> {
         let of_check = self.explained.iter().filter(|((probe, _), _)| probe == NOISE_FLOOR);
         let mut gaps = of_check.flat_map(|(_, known)| known.values());

@@ -298,6 +298,22 @@ fn without_places_by(by: Activations, steps: &[(u64, u64)]) -> (Vec<Activation>,
     (ended, rhythms.doubts().pop().map(|it| it.1))
 }
 
+/// Cycles of which one of 20 goes on after `sleeps` (when they end after its begin, and the work after each), so that the next
+/// `missed` periods have no wake-up of their own.
+fn with_late_cycles(period_ns: u64, work_ns: u64, sleeps: &[(u64, u64)], missed: u64) -> Vec<(u64, u64)> {
+    let (mut steps, mut nth) = (Vec::new(), 1);
+    while nth < 300 {
+        let at_ns = nth * period_ns;
+        steps.push((at_ns, work_ns));
+        if nth % 20 == 0 {
+            steps.extend(sleeps.iter().map(|(after_ns, work_ns)| (at_ns + after_ns, *work_ns)));
+            nth += missed;
+        }
+        nth += 1;
+    }
+    steps
+}
+
 #[test]
 fn without_places_every_wake_up_is_an_activation_however_late_it_comes() {
     let mut random = 7;
@@ -317,17 +333,7 @@ fn without_places_every_wake_up_is_an_activation_however_late_it_comes() {
 #[test]
 fn without_places_a_rare_sleep_that_ends_between_periods_is_a_doubt_even_if_the_work_overruns() {
     // One of 20 cycles waits for 8 ms in its middle, so it overruns, and the next period has no wake-up of its own.
-    let mut steps = Vec::new();
-    let mut nth = 1;
-    while nth < 300 {
-        let at_ns = nth * 5_333 * US;
-        steps.push((at_ns, 400 * US));
-        if nth % 20 == 0 {
-            steps.push((at_ns + 8 * MS, 1_500 * US));
-            nth += 1;
-        }
-        nth += 1;
-    }
+    let steps = with_late_cycles(5_333 * US, 400 * US, &[(8 * MS, 1_500 * US)], 1);
     let (_, doubt) = play_without_places(&steps);
     let longest_ns = doubt.unwrap_or_default().longest_ns;
     assert!((9_400 * US..9_700 * US).contains(&longest_ns), "{longest_ns}");
@@ -345,17 +351,8 @@ fn without_places_a_second_sleep_in_each_period_is_a_doubt() {
 #[test]
 fn without_places_many_short_sleeps_in_one_cycle_add_up() {
     // One of 20 cycles sleeps six times for 2 ms, so it takes 15 ms; the cycles after it begin late.
-    let mut steps = Vec::new();
-    let mut nth = 1;
-    while nth < 300 {
-        let at_ns = nth * 5 * MS;
-        steps.push((at_ns, 300 * US));
-        if nth % 20 == 0 {
-            steps.extend((1..=6).map(|sleep| (at_ns + sleep * 2_100 * US, 100 * US)));
-            nth += 2;
-        }
-        nth += 1;
-    }
+    let sleeps: Vec<(u64, u64)> = (1..=6).map(|sleep| (sleep * 2_100 * US, 100 * US)).collect();
+    let steps = with_late_cycles(5 * MS, 300 * US, &sleeps, 2);
     for by in [Activations::ByRhythm, Activations::PerPeriod(None), Activations::PerPeriod(Some(5 * MS))] {
         let (ended, doubt) = without_places_by(by, &steps);
         assert_eq!(ended.len(), steps.len(), "no two are joined: {by:?}");
