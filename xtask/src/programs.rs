@@ -7,6 +7,7 @@ use cargo_metadata::{Message, MetadataCommand};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use whylate_testing::SKIPS;
 
 /// The packages whose tests measure, load or change this machine.
@@ -19,7 +20,11 @@ const AGAIN_MAX: usize = 3;
 /// From which number the tests of properties draw their cases.
 const DRAW: &str = "PROPTEST_RNG_SEED";
 
+/// Programs of which tests failed twice while other steps ran, with the names of these tests.
+pub(crate) type Disturbed = Mutex<Vec<(Program, Vec<String>)>>;
+
 /// A program, and the folder of its package, in which it runs.
+#[derive(Clone)]
 pub(crate) struct Program {
     executable: PathBuf,
     folder: PathBuf,
@@ -56,14 +61,20 @@ impl Program {
     }
 
     /// Runs all its tests. While builds and the lab run, a measurement may be disturbed more than its test allows for:
-    /// if a few of those that measure failed, these are run once more.
-    fn run(&self) -> Result<()> {
+    /// if a few of those that measure failed, these are run once more. If they fail again, they are left to
+    /// [`run_alone`].
+    fn run(&self, disturbed: &Disturbed) -> Result<()> {
         let Err((error, failed)) = self.run_tests(&[])? else { return Ok(()) };
         if !self.measures() || failed.is_empty() || failed.len() > AGAIN_MAX {
             return Err(error);
         }
         println!("xtask: again: {}", failed.join(", "));
-        self.run_tests(&failed)?.map_err(|(error, _)| error.context("run twice"))
+        let Err((error, failed)) = self.run_tests(&failed)? else { return Ok(()) };
+        if failed.is_empty() {
+            return Err(error.context("run twice"));
+        }
+        lock(disturbed).push((self.clone(), failed));
+        Ok(())
     }
 
     /// Runs those tests, or all, and prints their whole output at once. Returns what went wrong, and which tests
@@ -126,11 +137,26 @@ pub(crate) fn build(root: &Path, selected: &[String]) -> Result<Vec<Program>> {
 }
 
 /// Runs them one after the other, whichever of them fail.
-pub(crate) fn run(programs: &[Program]) -> Result<()> {
-    let failed = programs.iter().filter_map(|program| program.run().err());
-    let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
+pub(crate) fn run(programs: &[Program], disturbed: &Disturbed) -> Result<()> {
+    all(programs.iter().map(|program| program.run(disturbed)))
+}
+
+/// Runs the tests that failed twice a last time; for when no other step runs.
+pub(crate) fn run_alone(disturbed: &Disturbed) -> Result<()> {
+    all(lock(disturbed).iter().map(|(program, tests)| {
+        println!("xtask: again, while nothing else runs: {}", tests.join(", "));
+        program.run_tests(tests)?.map_err(|(error, _)| error.context("run three times, the last time alone"))
+    }))
+}
+
+fn all(results: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let failed: Vec<String> = results.filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(())
+}
+
+fn lock(disturbed: &Disturbed) -> MutexGuard<'_, Vec<(Program, Vec<String>)>> {
+    disturbed.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -147,15 +173,16 @@ mod tests {
         };
         let mut all = vec![program("probe", "/bin/true"), program("store", "/bin/true")];
         assert_eq!(all.iter().map(Program::measures).collect::<Vec<_>>(), [true, false]);
-        run(&all).unwrap();
+        let disturbed = Disturbed::default();
+        run(&all, &disturbed).unwrap();
         all.splice(1..1, [program("cli", "/bin/false"), program("report", "/bin/false")]);
-        let error = run(&all).unwrap_err().to_string();
+        let error = run(&all, &disturbed).unwrap_err().to_string();
         assert_eq!(error.matches("/bin/false failed").count(), 2, "{error}");
         assert!(error.contains("/cli; ") && error.contains("/report"), "{error}");
     }
 
     #[test]
-    fn a_test_that_measures_has_a_second_chance_alone() {
+    fn a_test_that_measures_has_a_second_chance_and_a_last_one_alone() {
         let folder = tempfile::tempdir().unwrap();
         // It fails with the tests of a file, which it removes one by one.
         let script = "#!/bin/sh
@@ -176,12 +203,14 @@ mod tests {
             process::run(&mut write).unwrap();
             std::fs::write(folder.join("chances"), chances).unwrap();
             let _ = std::fs::remove_file(folder.join("asked"));
-            let is_passed =
-                Program { executable, folder: folder.clone(), skips: folder.join("skips") }.run().is_ok();
+            let program = Program { executable, folder: folder.clone(), skips: folder.join("skips") };
+            let disturbed = Disturbed::default();
+            let is_passed = program.run(&disturbed).is_ok() && run_alone(&disturbed).is_ok();
             (is_passed, std::fs::read_to_string(folder.join("asked")).unwrap())
         };
         assert_eq!(ended("probe", "one two\n"), (true, "\n--exact one two\n".to_owned()));
-        assert_eq!(ended("probe", "one\none\n"), (false, "\n--exact one\n".to_owned()));
+        assert_eq!(ended("probe", "one two\none\n"), (true, "\n--exact one two\n--exact one\n".to_owned()));
+        assert_eq!(ended("probe", "one\none\none\n"), (false, "\n--exact one\n--exact one\n".to_owned()));
         assert_eq!(ended("probe", "one two three four\n"), (false, "\n".to_owned()));
         assert_eq!(ended("store", "one\n"), (false, "\n".to_owned()), "nothing disturbs it");
     }

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything continuous integration does, one step after another, until one fails. The last step
 //! is most of it: lanes that run in parallel.
 
+use crate::programs::Disturbed;
 use crate::{
     additions, bpf, deny, dist, fuzz, lab, package, process, programs, skips, tidy, times, toolchain,
 };
@@ -116,8 +117,13 @@ fn documentation(root: &Path) -> Result<()> {
 /// What takes minutes. The static program ends with minutes on one CPU, the lab waits for it, and tests that measure
 /// wait most of the time: so these run in parallel.
 fn all_else(root: &Path) -> Result<()> {
+    let disturbed = Disturbed::default();
     run_lanes(vec![
-        vec![("clippy", &|| clippy(root)), ("docs", &|| documentation(root)), ("tests", &|| tests(root))],
+        vec![
+            ("clippy", &|| clippy(root)),
+            ("docs", &|| documentation(root)),
+            ("tests", &|| tests(root, &disturbed)),
+        ],
         vec![
             ("lab-tools", &|| lab::tools(root)),
             ("static-program", &|| dist::build_native(root)),
@@ -130,7 +136,8 @@ fn all_else(root: &Path) -> Result<()> {
             ("additions", &|| additions::check(root)),
             ("fuzz-targets", &|| fuzz::check(root)),
         ],
-    ])
+    ])?;
+    programs::run_alone(&disturbed)
 }
 
 /// Clippy in parallel with the tests that need no machine: the tests are built first, as two builds into one folder
@@ -142,18 +149,18 @@ fn gate_tests(root: &Path) -> Result<()> {
     programs.retain(|program| !program.measures());
     run_lanes(vec![
         vec![("clippy", &|| clippy(root))],
-        vec![("tests-without-machine", &|| programs::run(&programs))],
+        vec![("tests-without-machine", &|| programs::run(&programs, &Disturbed::default()))],
     ])
 }
 
 /// Tests that measure must not be disturbed by each other. So they are one lane, and all other tests another one.
-fn tests(root: &Path) -> Result<()> {
+fn tests(root: &Path, disturbed: &Disturbed) -> Result<()> {
     let (measuring, others): (Vec<_>, Vec<_>) =
         programs::build(root, &[])?.into_iter().partition(programs::Program::measures);
     let doc_tests = || process::run(process::cargo(root).args(["test", "--workspace", "--doc"]));
     run_lanes(vec![
-        vec![("tests-that-measure", &|| programs::run(&measuring))],
-        vec![("other-tests", &|| programs::run(&others)), ("doc-tests", &doc_tests)],
+        vec![("tests-that-measure", &|| programs::run(&measuring, disturbed))],
+        vec![("other-tests", &|| programs::run(&others, disturbed)), ("doc-tests", &doc_tests)],
     ])
 }
 

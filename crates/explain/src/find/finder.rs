@@ -442,7 +442,7 @@ impl<'o> Finder<'o> {
         let out = Out { at_ns: event.at_ns, state, cpu: event.cpu, for_lesser };
         let own = Some(previous.priority).filter(|_| state != TaskState::Runnable);
         self.leave(previous.pid, Some(previous.command), own, out);
-        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), None);
+        self.enter(event.at_ns, event.cpu, next.pid, Some(next.command), Some(next.priority));
         let cpu = event.cpu.0 as usize;
         if cpu >= self.stops.len() && cpu < CPUS_MAX {
             self.stops.resize_with(cpu + 1, Stops::default);
@@ -473,6 +473,7 @@ impl<'o> Finder<'o> {
         }
     }
 
+    /// `priority` is the task's own, or a higher one that it inherited.
     fn enter(&mut self, at_ns: u64, cpu: CpuId, pid: u32, command: Option<Name>, priority: Option<i32>) {
         if pid == 0 {
             return;
@@ -483,8 +484,13 @@ impl<'o> Finder<'o> {
         let mut is_left_out = false;
         let clock = std::mem::take(&mut self.clock);
         let stops = self.stops.get(cpu.0 as usize).copied().unwrap_or_default();
-        let known = |late: Late| Late { unstopped: stops.none_since(late.expected_ns), ..late };
-        let track = self.task(pid, command, priority);
+        let track = self.task(pid, command, None);
+        let ordinary = track.no_longer_realtime(priority);
+        let known = |late: Late| Late {
+            unstopped: stops.none_since(late.expected_ns),
+            priority: ordinary.or(late.priority),
+            ..late
+        };
         let out = track.out.take();
         if let Some(out) = out {
             let slept = out.state != TaskState::Runnable;
@@ -494,6 +500,7 @@ impl<'o> Finder<'o> {
                 track.rhythm.beat(at_ns);
             }
             match track.late(pid, cpu, at_ns, out, &clock, options, timers).map(known) {
+                Some(late) if ordinary.is_some() && !matches!(late.kind, LateKind::Preempted { .. }) => {}
                 // The second pass counts each latency once: a sleep with its end, or only its end.
                 Some(late) => match explained.filter(|_| late.kind == LateKind::Blocked) {
                     Some(true) => track.add(late, options, least_ns),
@@ -516,7 +523,7 @@ impl<'o> Finder<'o> {
             let since_ns = track.armed.map_or(wake, |(_, armed_ns)| armed_ns.min(wake));
             let woken = Out { at_ns: since_ns, state: TaskState::Blocked('S'), cpu, for_lesser: false };
             let late = track.late(pid, cpu, at_ns, woken, &clock, options, false);
-            if let Some(late) = late.map(known) {
+            if let Some(late) = late.map(known).filter(|_| ordinary.is_none()) {
                 track.add(late, options, least_ns);
             }
         }

@@ -77,6 +77,12 @@ impl TaskTrack {
         *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
     }
 
+    /// The priority with which it runs, if it was a real-time task before and is none any more.
+    pub(crate) fn no_longer_realtime(&self, priority: Option<i32>) -> Option<i32> {
+        let was_realtime = self.priority.is_some_and(|before| before < PRIORITY_NORMAL);
+        priority.filter(|priority| was_realtime && *priority >= PRIORITY_NORMAL)
+    }
+
     /// Forgets what it waits for: it may have run unseen since then.
     pub(crate) fn forget_waits(&mut self) {
         (self.out, self.wake, self.unwoken, self.armed) = (None, None, None, None);

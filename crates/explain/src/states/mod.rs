@@ -303,7 +303,10 @@ impl States {
                 self.timer_entries.push((event.cpu, index));
             }
             cpu.last_entry = interrupt == Interrupt::Timer;
-            cpu.by_flags = false;
+            if std::mem::take(&mut cpu.by_flags) {
+                // Interrupts do not nest: this is the one that flags announced, or that one has ended.
+                cpu.hard.clear();
+            }
             match cpu.hard.last() {
                 Some(last) if *last == label => {}
                 // Keep the name of the device: a function event only says that an interrupt runs.

@@ -112,6 +112,13 @@ impl Found {
         activation
     }
 
+    /// Whether it is what the other rhythm looks like while many of its periods have no sleep of their own.
+    pub(super) fn leaves_out_periods_of(&self, known: &Self) -> bool {
+        let is_same = self.is_mixed && !known.is_mixed && self.site == known.site;
+        let is_exact = self.is_exact && known.is_exact;
+        is_same && is_exact && known.periods_between(0, self.period_ns).is_some_and(|periods| periods > 1)
+    }
+
     /// How many periods lie between two moments; `None` if it is not a whole number.
     pub(super) fn periods_between(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let between_ns = to_ns.checked_sub(from_ns)?;

@@ -431,6 +431,8 @@ impl ThreadRhythm {
         let wanted_ns = if let Activations::PerPeriod(wanted_ns) = by { wanted_ns } else { None };
         let found = find(&wakes, wanted_ns);
         match (found, &self.rule) {
+            // It overran many of its periods.
+            (Some(found), Rule::Period(known)) if found.leaves_out_periods_of(known) => {}
             (Some(mut found), _) => {
                 found.is_sure |= matches!(by, Activations::PerPeriod(_));
                 if let Rule::Wakeups { .. } = self.rule {

@@ -552,3 +552,37 @@ fn what_a_new_thread_does_before_its_first_period_is_its_start() {
     assert_eq!(start(40, false), (0, 3, 43), "it was there before the watch");
     assert_eq!(start(1, true), (0, 3, 4), "without a period, each activation is a response");
 }
+
+#[test]
+fn a_thread_that_overruns_most_of_its_periods_for_a_while_keeps_its_period() {
+    for (busy_ns, free_ns) in [(15 * MS, 11 * MS), (12 * MS, 9 * MS), (9 * MS, 23 * MS), (21 * MS, 6 * MS)] {
+        let (period_ns, from_ns) = (5_333_333, 600 * MS);
+        // A higher-priority thread has the CPU; the time until it is free again.
+        let taken_for = |at_ns: u64| {
+            let within_ns = at_ns.checked_sub(from_ns)? % (busy_ns + free_ns);
+            (at_ns < 2_000 * MS).then(|| busy_ns.checked_sub(within_ns))?
+        };
+        let work = |from_ns: u64| {
+            let (mut at_ns, mut left_ns) = (from_ns, 900 * US);
+            while left_ns > 0 {
+                at_ns += taken_for(at_ns).unwrap_or_default();
+                (at_ns, left_ns) = (at_ns + 20 * US, left_ns - 20 * US);
+            }
+            at_ns
+        };
+        let (mut steps, mut next_ns): (Vec<(Site, u64, u64)>, _) = (Vec::new(), period_ns);
+        while next_ns < 3_000 * MS {
+            let due_ns = next_ns;
+            let mut end_ns = due_ns;
+            // It goes on without a sleep if its next moment is over.
+            while next_ns <= end_ns {
+                end_ns = work(end_ns);
+                next_ns += period_ns;
+                next_ns += end_ns.saturating_sub(next_ns) / period_ns * period_ns;
+            }
+            steps.push((timer(), due_ns, end_ns - due_ns));
+        }
+        let (ended, _) = play(Activations::ByRhythm, &steps);
+        assert_eq!(ended.len(), steps.len(), "{busy_ns} and {free_ns}");
+    }
+}
