@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 use whylate_host::environment::{has_claimed, ignore_unless_handled, ignores_signal};
 use whylate_treat::last_words;
 
+/// `timeout` and others signal a process and its group: what comes so soon after the first signal is the same wish.
+const SAME_WISH: Duration = Duration::from_millis(500);
 /// How long restoring settings may take after the second signal.
 const WITHIN: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -51,7 +53,8 @@ pub(crate) fn watch() -> Result<Arc<AtomicBool>> {
         .spawn(move || {
             signals.forever().find(|signal| !has_claimed(*signal));
             flag.store(true, Ordering::Relaxed);
-            signals.forever().find(|signal| ASKS.contains(signal));
+            let asked_at = Instant::now();
+            signals.forever().find(|signal| ASKS.contains(signal) && asked_at.elapsed() > SAME_WISH);
             second(&mut signals);
         })
         .context("cannot start a thread for signals")?;
@@ -73,8 +76,9 @@ fn second(signals: &mut Signals) {
     for line in &left {
         output::message(&format!("still changed: {line}"));
     }
-    if !left.is_empty() {
-        output::message("whylate: stopped immediately; to restore these settings: whylate treat restore");
-    }
+    output::message(match left.is_empty() {
+        true => "whylate: stopped immediately by another signal; what was not stored yet is lost",
+        false => "whylate: stopped immediately; to restore these settings: whylate treat restore",
+    });
     exit::at_once(if left.is_empty() { exit::ERROR } else { exit::NOT_RESTORED });
 }

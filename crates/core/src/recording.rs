@@ -522,6 +522,27 @@ impl Activation {
         longest
     }
 
+    /// What it had done by a moment. What is known only of all of it is left out if it ran on for long.
+    #[must_use]
+    pub fn until(&self, at_ns: u64) -> Self {
+        let mut part = self.clone();
+        if self.end_ns() <= at_ns {
+            return part;
+        }
+        part.stages.retain(|stage| stage.from_ns < at_ns);
+        if let Some(last) = part.stages.last_mut() {
+            last.to_ns = last.to_ns.min(at_ns);
+        }
+        part.samples.retain(|sample| sample.at_ns <= at_ns);
+        part.calls.retain(|call| call.from_ns < at_ns);
+        part.calls.iter_mut().for_each(|call| call.to_ns = call.to_ns.min(at_ns));
+        (part.later_periods, part.is_unended) = (0, false);
+        if part.running_ns() * 10 < self.running_ns() * 9 {
+            (part.work, part.usual, part.faults, part.counts) = (None, None, 0, Counts::default());
+        }
+        part
+    }
+
     /// When it first ran; where that was not seen, when it was woken; the end if it had not run by then.
     pub fn run_ns(&self) -> u64 {
         let unseen_ns = if self.is_unended { self.end_ns() } else { self.due_ns };

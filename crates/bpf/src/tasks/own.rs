@@ -13,8 +13,7 @@ use super::{TaskLosses, TaskTarget};
 use crate::layout::tasks::{Began, RawStretch, TaskEvent};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
-use whylate_core::recording::Thread;
-use whylate_core::recording::{Activation, Doing, Wait, Waker};
+use whylate_core::recording::{Activation, Budget, Doing, Stage, Thread, Wait, Waker};
 use whylate_core::{CpuId, CpuSet};
 use whylate_host::HostRoot;
 use whylate_sys::clock;
@@ -75,6 +74,8 @@ pub struct OwnTaskWatch {
     waiting: Vec<(CpuId, SwitchRecord)>,
     lost: u64,
     looked_ns: u64,
+    /// What came before this is known.
+    settled_ns: u64,
     /// When tasks were last looked for; 0: never.
     searched_ns: u64,
 }
@@ -108,6 +109,7 @@ impl OwnTaskWatch {
             waiting: Vec::new(),
             lost: 0,
             looked_ns: 0,
+            settled_ns: 0,
             searched_ns: 0,
         }
     }
@@ -184,7 +186,40 @@ impl OwnTaskWatch {
             self.take(cpu, &record);
         }
         self.builder.settle(settled_ns, false);
+        self.settled_ns = settled_ns;
         self.ended()
+    }
+
+    /// The activations that had not ended by the last call of [`Self::poll`].
+    pub fn in_progress(&self) -> Vec<Activation> {
+        self.tracks.iter().filter_map(|(thread, track)| self.open(*thread, track)).collect()
+    }
+
+    fn open(&self, thread: u32, track: &Track) -> Option<Activation> {
+        let begun = self.builder.tracks.get(&thread).and_then(|track| track.open.clone());
+        let stage = |from_ns, to_ns, cpu, what| Stage { from_ns, to_ns, cpu, what };
+        let preempted = || Doing::Preempted { by: Thread::default(), budget: Budget::Left };
+        let mut open = match track.left? {
+            Left::Preempted => begun?,
+            Left::Asleep => {
+                let (in_ns, _) = track.since?;
+                let Watched { process, ref command, priority, .. } = track.known;
+                let thread = Thread { pid: thread, priority, command: command.clone() };
+                Activation { thread, process, due_ns: in_ns, ..Activation::default() }
+            }
+        };
+        let left_ns = open.end_ns();
+        let last = open.stages.last().map_or_else(CpuId::default, |stage| stage.cpu);
+        match track.since {
+            Some((in_ns, cpu)) => {
+                open.stages.push(stage(left_ns, in_ns, last, preempted()));
+                open.stages.push(stage(in_ns, self.settled_ns.max(in_ns), cpu, Doing::Running));
+            }
+            None => open.stages.push(stage(left_ns, self.settled_ns.max(left_ns), last, preempted())),
+        }
+        let slept_ns = track.slept_before(open.due_ns);
+        let wait_max_ns = slept_ns.map(|slept_ns| track.longest_wait(open.due_ns, slept_ns));
+        Some(only_what_is_known(Activation { wait_max_ns, is_unended: true, ..open }))
     }
 
     fn ended(&mut self) -> Vec<Activation> {
@@ -198,11 +233,7 @@ impl OwnTaskWatch {
         let wait_max_ns = self.tracks.get_mut(&activation.thread.pid).and_then(|track| {
             let place = track.starts.iter().position(|(in_ns, _)| *in_ns == began_ns)?;
             let (_, slept_ns) = track.starts.drain(..=place).next_back()?;
-            let before = track.waits.iter().rfind(|(at_ns, _)| *at_ns <= slept_ns).map(|(_, ns)| *ns);
-            let after = track.waits.iter().find(|(at_ns, _)| *at_ns >= began_ns).map(|(_, ns)| *ns);
-            let waited_ns = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-            let asleep_ns = began_ns.saturating_sub(slept_ns);
-            Some(waited_ns.map_or(asleep_ns, |waited_ns| waited_ns.min(asleep_ns)))
+            Some(track.longest_wait(began_ns, slept_ns))
         });
         Activation { wait_max_ns, ..activation }
     }
@@ -351,6 +382,22 @@ impl Track {
         let (starts, waits) = (VecDeque::new(), VecDeque::new());
         Self { known, left: None, since: None, faults: 0, slept_ns: None, starts, waits }
     }
+
+    /// When it fell asleep before the activation that began at this moment and has not been handed on.
+    fn slept_before(&self, began_ns: u64) -> Option<u64> {
+        let of_start =
+            self.starts.iter().find(|(in_ns, _)| *in_ns == began_ns).map(|(_, slept_ns)| *slept_ns);
+        of_start.or_else(|| self.slept_ns.filter(|_| matches!(self.left, Some(Left::Asleep))))
+    }
+
+    /// The longest time for which it may have waited for its CPU before it ran.
+    fn longest_wait(&self, began_ns: u64, slept_ns: u64) -> u64 {
+        let before = self.waits.iter().rfind(|(at_ns, _)| *at_ns <= slept_ns).map(|(_, ns)| *ns);
+        let after = self.waits.iter().find(|(at_ns, _)| *at_ns >= began_ns).map(|(_, ns)| *ns);
+        let waited_ns = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        let asleep_ns = began_ns.saturating_sub(slept_ns);
+        waited_ns.map_or(asleep_ns, |waited_ns| waited_ns.min(asleep_ns))
+    }
 }
 
 /// How long a thread has waited for a CPU in all; `None` if the kernel does not count it.
@@ -412,6 +459,33 @@ mod tests {
         let waited: Vec<(u64, u64)> = waited.map(|stage| (stage.from_ns, stage.to_ns)).collect();
         assert_eq!(waited, [(150, 250)]);
         assert!(watch.threads()[&8].is_gone);
+    }
+
+    #[test]
+    fn what_a_thread_does_now_is_known_before_it_ends() {
+        let open = |records: &[(u32, u64, Switch)]| {
+            let mut watch = watch();
+            for (cpu, at_ns, what) in records {
+                let record = SwitchRecord { process: 7, thread: 8, at_ns: *at_ns, what: what.clone() };
+                watch.take(CpuId(*cpu), &record);
+            }
+            watch.settled_ns = 300;
+            let found = watch.in_progress();
+            let part = |it: &Activation| {
+                let ran = (it.running_ns(), it.preempted_ns());
+                (it.due_ns, it.response_ns(), ran, it.wait_max_ns, it.is_unended && it.is_partial)
+            };
+            assert_eq!(found, watch.in_progress());
+            found.iter().map(part).collect::<Vec<_>>()
+        };
+        let begin = [(0, 10, Switch::In), (0, 20, ASLEEP), (0, 100, Switch::In)];
+        let and = |more: &[(u32, u64, Switch)]| open(&[&begin[..], more].concat());
+        assert_eq!(and(&[]), [(100, 200, (200, 0), Some(80), true)]);
+        assert_eq!(and(&[(0, 150, PREEMPTED)]), [(100, 200, (50, 150), Some(80), true)]);
+        let again = [(0, 150, PREEMPTED), (1, 180, Switch::In)];
+        assert_eq!(and(&again), [(100, 200, (170, 30), Some(80), true)]);
+        assert_eq!(and(&[(0, 150, ASLEEP)]), [], "it sleeps");
+        assert_eq!(open(&[(0, 10, Switch::In)]), [], "its start was not seen");
     }
 
     #[test]

@@ -247,6 +247,11 @@ impl Plan {
         self.causes && self.cell.iter().find(|it| it.name() == cell).is_none_or(|it| it.causes)
     }
 
+    /// Samples above it count as spikes: the limit, or 100 us.
+    pub fn spikes_above(&self) -> Nanos {
+        self.limit.unwrap_or(Nanos::from_micros(100))
+    }
+
     /// The threshold of the ledger. It is the same in all cells, so that they can be compared. It is never below 10
     /// us, because there the recording itself matters.
     pub fn late_above(&self) -> Nanos {

@@ -54,15 +54,16 @@ pub struct TriggerThread {
     pub thread: String,
     /// When the activation began.
     pub due_ns: u64,
-    /// Response of the activation; for an activation that had not ended, the time until whylate looked.
+    /// Response of the activation, or how long it had taken by the trigger; for an activation that had not ended and was late
+    /// only after the trigger, the time until whylate looked.
     pub response_ns: u64,
     /// The part of `response_ns` that is the longest possible wait for a CPU, where the wake-up is not known.
     pub wait_max_ns: Option<u64>,
-    /// The median of the thread's responses before the trigger (with such waits); absent if there were too few.
+    /// The median of the thread's responses before the trigger, without such waits; absent if there were too few.
     pub typical_ns: Option<u64>,
-    /// Whether the response was longer than 1.5 times the median.
+    /// Whether the response was longer than 1.5 times the median, with such waits in both or in neither.
     pub late: bool,
-    /// Whether the activation had not ended.
+    /// Whether the activation had not ended when whylate looked, and what it did after the trigger counts.
     pub unended: bool,
     /// Lost records of the activation's time.
     #[serde(default)]

@@ -243,14 +243,16 @@ fn waits_unseen(cells: &[CellSeries<'_>]) -> bool {
 
 /// Time that the scheduler takes on purpose is shown separately.
 fn of_scheduler(run: &RunResult) -> Option<String> {
-    let cpus = run.cells.iter().flat_map(|cell| &cell.probes).flat_map(|probe| &probe.cpus);
-    let made = |cpu: &CpuResult| {
-        let throttled = cpu.get(THROTTLED).filter(|throttled| throttled.gaps > 0)?;
-        let largest = cpu.quantiles?.max_ns;
-        (largest > throttled.other_max_ns).then_some((largest, throttled.other_max_ns))
-    };
-    let (largest, other) = cpus.filter_map(made).max()?;
-    let (largest, other) = nanoseconds_apart(largest, other);
+    let probes = || run.cells.iter().flat_map(|cell| &cell.probes);
+    let of_scheduler = |cpu: &CpuResult| cpu.get(THROTTLED).filter(|it| it.gaps > 0);
+    let largest = |cpu: &CpuResult| cpu.quantiles.map_or(0, |it| it.max_ns);
+    let other = |cpu: &CpuResult| of_scheduler(cpu).map_or(largest(cpu), |it| it.other_max_ns);
+    let made = |cpu: &&CpuResult| of_scheduler(cpu).is_some() && largest(cpu) > other(cpu);
+    let has_made = |name: &str| probes().any(|it| it.probe == name && it.cpus.iter().any(|cpu| made(&cpu)));
+    let cpus: Vec<&CpuResult> =
+        probes().filter(|it| has_made(&it.probe)).flat_map(|probe| &probe.cpus).collect();
+    let made_ns = cpus.iter().copied().filter(made).map(largest).max()?;
+    let (largest, other) = nanoseconds_apart(made_ns, cpus.iter().copied().map(other).max()?);
     Some(format!(
         "Gaps of up to {largest} come from the scheduler (real-time throttling or the fair server) and are \
          not latency; the largest other gap is {other}."

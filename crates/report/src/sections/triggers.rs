@@ -71,7 +71,13 @@ fn rows(trigger: &TriggerResult) -> Vec<Row> {
         };
         return vec![row(0, why.to_owned())];
     }
-    trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, all))).collect()
+    let is_partial = is_partial(trigger);
+    trigger.suspects.iter().enumerate().map(|(nth, it)| row(nth, why(it, all, is_partial))).collect()
+}
+
+/// Whether waits for locks were not seen.
+fn is_partial(trigger: &TriggerResult) -> bool {
+    trigger.moments.iter().any(TriggerMoment::is_partial)
 }
 
 /// Whether the trigger is a text in `trace_marker`: those of other threads do not count.
@@ -80,12 +86,13 @@ pub(crate) fn is_marker(trigger: &TriggerResult) -> bool {
 }
 
 /// `in 11 of 14, control was late, up to 4.10 ms: preempted by thief`.
-fn why(suspect: &TriggerSuspect, all: u64) -> String {
+fn why(suspect: &TriggerSuspect, all: u64, is_partial: bool) -> String {
     let of = format!("in {} of {}", count(suspect.moments), count(all));
     let Some(thread) = &suspect.thread else {
         return format!("{of}, {}", suspect.none_late());
     };
-    let cause = suspect.cause.as_ref().map(|it| format!(": {}", it.sentence())).unwrap_or_default();
+    let or_lock = if is_partial { ", or waited before it for a lock" } else { "" };
+    let cause = suspect.cause.as_ref().map(|it| format!(": {}{or_lock}", it.sentence())).unwrap_or_default();
     let (was, at_most) = match suspect.wait_max_ns {
         Some(_) => ("may have been", "at most "),
         None => ("was", ""),
@@ -132,6 +139,9 @@ fn notes(all: &[TriggerResult]) -> Vec<String> {
             "In a storm of triggers, whylate explains only the first trigger of each second. {} got no explanation.",
             triggers(unexplained, "")
         ));
+    }
+    if all.iter().any(is_partial) {
+        notes.push("Without rights, whylate sees neither waits for locks nor who ended a sleep.".to_owned());
     }
     notes.push(format!(
         "A thread was late if its longest response before the trigger exceeded {} times its median. A line \

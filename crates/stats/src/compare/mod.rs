@@ -16,8 +16,9 @@ pub use values::{RunValues, ValueKey};
 use crate::contrast::{Observation, SIGNIFICANCE, benjamini_hochberg, holm, median, outcome, student, study};
 use crate::moments::{mean, variance};
 use std::collections::BTreeSet;
+use whylate_core::figure;
 use whylate_core::order::InOrder;
-use whylate_core::plan::SeriesStatistic;
+use whylate_core::plan::{SeriesStatistic, Statistic};
 use whylate_core::result::{Comparison, Outcome, RunContrast};
 
 /// With at least this number of runs on each side labels can be permuted: 70 choices.
@@ -79,8 +80,9 @@ pub fn compare(question: &Question<'_>) -> Vec<RunContrast> {
 fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
     let mut p_values: Vec<f64> = drafts.iter().map(|draft| draft.contrast.comparison.p_value).collect();
     correction(&mut p_values);
-    let margin = margin.ln_1p();
     for (draft, p_value) in drafts.iter_mut().zip(p_values) {
+        // Differences of values have no share that does not matter.
+        let margin = if draft.contrast.comparison.ratio.is_some() { margin.ln_1p() } else { 0.0 };
         let comparison = &mut draft.contrast.comparison;
         comparison.p_value = p_value;
         let is_decidable = draft.is_decidable && comparison.refused.is_none();
@@ -105,9 +107,9 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     let (before, after) = (middle(&first), middle(&second));
     let in_ns = |value: f64| (key.statistic.unit() == "ns").then_some(value as u64);
     let is_log = [&first, &second, &history].into_iter().flatten().all(|value| *value > 0.0);
-    let found = if is_log { effect_of(&first, &second, &history) } else { None };
+    let found = effect_of(&first, &second, &history, is_log);
     let ratio = is_log.then(|| found.as_ref().map_or(after / before, |it| it.effect.exp()));
-    let end = |end: Option<f64>| end.map(f64::exp);
+    let end = |end: Option<f64>| end.filter(|_| is_log).map(f64::exp);
     let (low, high) =
         found.as_ref().map_or((None, None), |it| (end(it.interval_95.0), end(it.interval_95.1)));
     let comparison = Comparison {
@@ -130,7 +132,7 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         p_value: found.as_ref().map_or(1.0, |it| it.p_value),
         repeats: first.len().min(second.len()) as u32,
         more_repeats: None,
-        refused: missing(question, key),
+        refused: missing(question, key).or_else(|| other_limits(question, key)),
     };
     let is_decidable = found.is_some();
     let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
@@ -184,15 +186,29 @@ pub fn lacking(question: &Question<'_>) -> Vec<String> {
     all
 }
 
-/// An effect on the scale of logarithms.
+/// Why numbers of spikes are not compared: each side counts what is above its own limit.
+fn other_limits(question: &Question<'_>, key: &ValueKey) -> Option<String> {
+    let runs = question.baseline.1.iter().chain(question.side.1);
+    let limits: BTreeSet<u64> = runs.filter_map(|run| run.spike_ns).collect();
+    let is_apart = key.statistic == Statistic::SpikeRate && limits.len() > 1;
+    let text = |ns: &u64| figure::nanoseconds(*ns);
+    is_apart.then(|| {
+        let all: Vec<String> = limits.iter().map(text).collect();
+        format!("{} counts samples above the limit, which is {}", key.statistic, all.join(" or "))
+    })
+}
+
+/// An effect on the scale of logarithms, or of the values if one of them is 0.
 struct Effect {
     effect: f64,
     p_value: f64,
     interval_95: (Option<f64>, Option<f64>),
 }
 
-fn effect_of(first: &[f64], second: &[f64], history: &[f64]) -> Option<Effect> {
-    let logs = |values: &[f64]| -> Vec<f64> { values.iter().map(|value| value.ln()).collect() };
+fn effect_of(first: &[f64], second: &[f64], history: &[f64], is_log: bool) -> Option<Effect> {
+    let logs = |values: &[f64]| -> Vec<f64> {
+        values.iter().map(|value| if is_log { value.ln() } else { *value }).collect()
+    };
     let (first, second, history) = (logs(first), logs(second), logs(history));
     match basis(first.len(), second.len(), history.len()) {
         Basis::Runs => {
@@ -202,8 +218,11 @@ fn effect_of(first: &[f64], second: &[f64], history: &[f64]) -> Option<Effect> {
             let study = study(&observed(&first), &observed(&second))?;
             Some(Effect { effect: study.effect, p_value: study.p_value, interval_95: study.interval_95 })
         }
-        Basis::History(_) => is_like(&first, &history).then(|| by_history(&first, &second, &history)),
-        Basis::TooFew => None,
+        // Values with zeros are not normal.
+        Basis::History(_) if is_log => {
+            is_like(&first, &history).then(|| by_history(&first, &second, &history))
+        }
+        Basis::History(_) | Basis::TooFew => None,
     }
 }
 

@@ -264,3 +264,49 @@ fn a_file_without_the_deciding_statistic_leaves_the_outcome_open() {
         "{reason}"
     );
 }
+
+#[test]
+fn values_of_zero_are_compared_by_their_ranks_and_other_limits_not_at_all() {
+    let run = |gaps: f64, limit_us: u64| {
+        let probe = RepeatProbe {
+            probe: "stall".to_owned(),
+            measured_ns: 1_000_000_000,
+            gaps_per_s: Some(gaps),
+            ..RepeatProbe::default()
+        };
+        let spikes = RepeatProbe {
+            probe: "timer".to_owned(),
+            spikes_per_h: Some(gaps * 3_600.0),
+            ..RepeatProbe::default()
+        };
+        let repeat = RepeatResult { probes: vec![probe, spikes], ..RepeatResult::default() };
+        let cell = CellResult { name: "idle".to_owned(), repeats: vec![repeat], ..CellResult::default() };
+        let mut run = with_cell(cell);
+        run.plan.limit = Some(whylate_core::Nanos::from_micros(limit_us));
+        RunValues::of_run(&run, None, None)
+    };
+    let runs = |gaps: [f64; 5], limit_us: u64| gaps.map(|gaps| run(gaps, limit_us));
+    let found = |first: &[RunValues], second: &[RunValues], history: &[RunValues], statistic: Statistic| {
+        let question =
+            Question { baseline: ("A", first), side: ("B", second), history, primary: None, margin: 0.05 };
+        let found = compare(&question).into_iter().find(|it| it.comparison.statistic == statistic);
+        found.unwrap().comparison
+    };
+    let (few, many) = (runs([2.0, 0.0, 0.0, 0.0, 0.0], 100), runs([100.0, 101.0, 100.0, 100.0, 100.0], 100));
+    for statistic in [Statistic::GapRate, Statistic::SpikeRate] {
+        let worse = found(&few, &many, &[], statistic);
+        assert_eq!((worse.outcome, worse.ratio), (Outcome::Worse, None), "{worse:?}");
+        assert!((worse.p_value - 2.0 / 252.0).abs() < 1e-9, "{worse:?}");
+        assert_eq!(found(&many, &few, &[], statistic).outcome, Outcome::Better);
+        assert_eq!(found(&few, &few, &[], statistic).outcome, Outcome::CannotTell);
+        assert_eq!(found(&few[..1], &many[..1], &few, statistic).outcome, Outcome::CannotTell);
+    }
+    let other = runs([100.0, 101.0, 100.0, 100.0, 100.0], 5_000);
+    let refused = found(&few, &other, &[], Statistic::SpikeRate);
+    assert_eq!(refused.outcome, Outcome::CannotTell);
+    assert_eq!(
+        refused.refused.as_deref(),
+        Some("spikes_per_h counts samples above the limit, which is 100 us or 5.00 ms")
+    );
+    assert_eq!(found(&few, &other, &[], Statistic::GapRate).outcome, Outcome::Worse);
+}

@@ -38,6 +38,8 @@ pub struct RunValues {
     known: BTreeMap<ValueKey, f64>,
     /// What is above the end of the histogram of a tool, on some CPU: its value is not known.
     above: BTreeSet<ValueKey>,
+    /// Samples above it are counted as spikes.
+    pub(super) spike_ns: Option<u64>,
 }
 
 impl RunValues {
@@ -59,7 +61,7 @@ impl RunValues {
                 values.extend(median(&of_repeats).map(|value| (key, value)));
             }
         }
-        Self { known: values, above: BTreeSet::new() }
+        Self { known: values, above: BTreeSet::new(), spike_ns: Some(run.plan.spikes_above().0) }
     }
 
     /// The values of one measurement, such as another tool's result: those of its worst CPU and those of each CPU.

@@ -31,9 +31,6 @@ use whylate_stats::{Summary, join_parts, largest_of_each, number_events, repeat_
 /// (a part comes after its whole), name, CPU.
 type Place = (usize, usize, String, CpuId);
 
-/// Samples above this count as spikes if the plan has no limit.
-const SPIKE: Nanos = Nanos::from_micros(100);
-
 /// The data of one cell so far.
 #[derive(Default)]
 pub(super) struct CellData {
@@ -284,7 +281,7 @@ impl CellData {
         number_events(&mut spikes);
         let floor_cause = self.noise.max_ns().and_then(|max_ns| self.causes.of_noise_floor(max_ns));
         let mut ledgers = self.causes.take_ledgers();
-        let spike = info.plan.limit.unwrap_or(SPIKE);
+        let spike = info.plan.spikes_above();
         let mut repeats = finish_repeats(self.repeats, self.own, begun, &throttled, spike);
         for repeat in &mut repeats {
             self.triggers.rate(repeat);

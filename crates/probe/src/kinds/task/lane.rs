@@ -29,6 +29,14 @@ pub(super) const PARTS: [&str; 5] = ["wakeup", "run", "preempted", "blocked", "p
 
 type Thief = (CauseKind, Option<String>, Option<String>);
 
+/// What responses of a thread usually take; `None` if too few are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Typical {
+    pub(super) response_ns: Option<u64>,
+    /// With the longest possible waits before them, where the wake-up is not known.
+    pub(super) possible_ns: Option<u64>,
+}
+
 /// The results of one thread; histograms since the last stored interval, and over the whole time.
 pub(super) struct Lane {
     pub(super) name: String,
@@ -114,10 +122,10 @@ impl Lane {
         self.name == OTHERS || self.name.split('#').next() == Some(command)
     }
 
-    /// The median of its responses, with the waits that are possible before them.
-    pub(super) fn typical_ns(&self) -> Option<u64> {
-        let all = if self.possible.count() > 0 { &self.possible } else { &self.response.1 };
-        all.quantile(0.5).filter(|_| all.count() >= TYPICAL_LEAST)
+    /// The medians of its responses, without and with the waits that are possible before them.
+    pub(super) fn typical(&self) -> Typical {
+        let median = |all: &Histogram| all.quantile(0.5).filter(|_| all.count() >= TYPICAL_LEAST);
+        Typical { response_ns: median(&self.response.1), possible_ns: median(&self.possible) }
     }
 
     pub(super) fn take_over(&mut self, thread: u32) {

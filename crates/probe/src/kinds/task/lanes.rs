@@ -1,7 +1,7 @@
 //! The results of all watched threads, each in its lane.
 
 use super::deadlines::KernelDeadlines;
-use super::lane::{Lane, PARTS};
+use super::lane::{Lane, PARTS, Typical};
 use super::{NAMED_MAX, spike};
 use crate::measure::{Batch, TaskLine};
 use std::collections::BTreeMap;
@@ -218,18 +218,18 @@ impl Lanes {
         Counted { number: self.activations.saturating_sub(1), lane: self.last_lane }
     }
 
-    /// The name of an activation's thread, and the median of its responses if it had some.
+    /// The name of an activation's thread, and the medians of its responses if it had some.
     pub(super) fn typical(
         &mut self,
         activation: &Activation,
         threads: &BTreeMap<u32, Watched>,
-    ) -> (String, Option<u64>) {
+    ) -> (String, Typical) {
         let lane = self.lane(&Seen::of(activation), threads);
         let lane = &self.lanes[lane];
         match lane.name == OTHERS {
             // Their median is that of many threads.
-            true => (plain(&activation.thread.command), None),
-            false => (lane.name.clone(), lane.typical_ns()),
+            true => (plain(&activation.thread.command), Typical::default()),
+            false => (lane.name.clone(), lane.typical()),
         }
     }
 

@@ -197,7 +197,7 @@ impl Source {
     pub(super) fn in_progress(&mut self) -> Vec<Activation> {
         match self {
             Self::Kernel(watch, _) => watch.in_progress(),
-            Self::Own(..) => Vec::new(),
+            Self::Own(watch, ..) => watch.in_progress(),
         }
     }
 

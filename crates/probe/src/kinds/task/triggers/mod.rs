@@ -225,7 +225,8 @@ impl Triggers {
         self.unexplained += now.1 - before.1;
         let now_ns = clock::now().0;
         if self.moments.is_waiting() {
-            let open = watch.in_progress();
+            let open: Vec<Activation> =
+                watch.in_progress().iter().map(Activation::with_longest_wait).collect();
             for group in self.moments.ripe(now_ns, &open, is_over) {
                 self.explain(&group, &open, watch, lanes)?;
             }
@@ -246,12 +247,11 @@ impl Triggers {
         watch: &mut Source,
         lanes: &mut Lanes,
     ) -> Result<(), ProbeError> {
-        let candidate = |activation: &Activation| {
-            let (thread, typical_ns) = lanes.typical(activation, watch.threads());
-            MomentCandidate { activation: activation.clone(), thread, typical_ns }
+        let candidate = |activation: Activation| {
+            let (thread, typical) = lanes.typical(&activation, watch.threads());
+            MomentCandidate { activation, thread, typical }
         };
-        let longest = self.moments.longest(group, in_progress);
-        let chosen = choose(longest.into_iter().map(candidate).collect());
+        let chosen = choose(self.moments.candidates(group, in_progress, candidate));
         let parts: Vec<&Activation> = chosen.iter().map(|one| &one.activation).collect();
         let explained = watch.explain(&parts)?;
         let threads = chosen.iter().zip(explained).map(|(one, explained)| TriggerThread {

@@ -1,6 +1,7 @@
 //! Which activations explain a trigger: the recent ones are kept, and the longest of each thread is chosen.
 
 use super::inbox::Come;
+use crate::kinds::task::lane::Typical;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use whylate_bpf::tasks::{Activation, Doing, Stage};
@@ -50,25 +51,40 @@ impl TriggerGroup {
 #[derive(Clone, Debug)]
 pub(super) struct MomentCandidate {
     pub(super) activation: Activation,
-    /// The thread's series, and the median of its responses.
+    /// The thread's series.
     pub(super) thread: String,
-    pub(super) typical_ns: Option<u64>,
+    pub(super) typical: Typical,
 }
 
 impl MomentCandidate {
-    fn ratio(&self) -> f64 {
-        let response_ns = self.activation.response_ns() as f64;
-        self.typical_ns.map_or(1.0, |typical_ns| response_ns / typical_ns.max(1) as f64)
+    /// Its response without a wait that is only possible.
+    fn certain_ns(&self) -> u64 {
+        self.activation.response_ns().saturating_sub(self.activation.wait_max_ns.unwrap_or_default())
+    }
+
+    fn is_late(&self) -> bool {
+        let is_above = |ns: u64, typical_ns: Option<u64>| {
+            typical_ns.is_some_and(|typical_ns| ns as f64 > TriggerThread::LATE * typical_ns.max(1) as f64)
+        };
+        let Typical { response_ns, possible_ns } = self.typical;
+        match response_ns {
+            // One that hangs has no other to compare with.
+            None => self.activation.is_unended,
+            typical_ns => {
+                is_above(self.certain_ns(), typical_ns)
+                    || is_above(self.activation.response_ns(), possible_ns)
+            }
+        }
     }
 
     /// How much longer than usual it took. One that has not ended and has no other to compare with counts as a whole.
     fn excess_ns(&self) -> u64 {
-        let usual_ns = match self.typical_ns {
+        let usual_ns = match self.typical.response_ns {
             Some(typical_ns) => typical_ns,
             None if self.activation.is_unended => 0,
             None => u64::MAX,
         };
-        self.activation.response_ns().saturating_sub(usual_ns)
+        self.certain_ns().saturating_sub(usual_ns)
     }
 
     /// How long it waited while one of these threads had its CPU.
@@ -87,9 +103,8 @@ impl MomentCandidate {
             thread: self.thread.clone(),
             due_ns: self.activation.due_ns,
             response_ns: self.activation.response_ns(),
-            typical_ns: self.typical_ns,
-            // One that hangs has no other to compare with.
-            late: self.typical_ns.map_or(is_unended, |_| self.ratio() > TriggerThread::LATE),
+            typical_ns: self.typical.response_ns,
+            late: self.is_late(),
             unended: is_unended,
             // Without the kernel's programs some waits are not seen, also those of which the kernel counts nothing.
             wait_max_ns: self.activation.wait_max_ns.or(self.activation.is_partial.then_some(0)),
@@ -207,23 +222,46 @@ impl Moments {
         self.waiting.extract_if(.., is_ripe).collect()
     }
 
-    /// The longest activation of each thread in the time of a group.
-    pub(super) fn longest<'a>(
-        &'a self,
+    /// What explains a group: for each thread what it was doing at the first trigger, if it was late by then, else its longest
+    /// activation before that. If no thread was late by then, the longest activations up to the last trigger, as a whole.
+    pub(super) fn candidates(
+        &self,
         group: &TriggerGroup,
-        in_progress: &'a [Activation],
-    ) -> Vec<&'a Activation> {
-        let from_ns = group.first.at_ns.saturating_sub(self.last_ns);
-        let is_of_time = |one: &&Activation| one.due_ns <= group.until_ns && one.end_ns() >= from_ns;
-        let mut longest: BTreeMap<u32, &Activation> = BTreeMap::new();
-        for one in self.recent.iter().chain(in_progress).filter(is_of_time) {
-            let known = longest.entry(one.thread.pid).or_insert(one);
-            if one.response_ns() > known.response_ns() {
-                *known = one;
-            }
+        in_progress: &[Activation],
+        mut candidate: impl FnMut(Activation) -> MomentCandidate,
+    ) -> Vec<MomentCandidate> {
+        let at_ns = group.first.at_ns;
+        let from_ns = at_ns.saturating_sub(self.last_ns);
+        let all = || self.recent.iter().chain(in_progress).filter(|one| one.end_ns() >= from_ns);
+        let before = || all().filter(|one| one.due_ns <= at_ns);
+        let longest = of_each(before(), |one| one.end_ns().min(at_ns).saturating_sub(one.due_ns));
+        let current = of_each(before().filter(|one| one.end_ns() >= at_ns), |one| one.due_ns);
+        let mut by_then = |(pid, one): (u32, &Activation)| {
+            let late = current.get(&pid).map(|one| candidate(one.until(at_ns)));
+            late.filter(MomentCandidate::is_late).unwrap_or_else(|| candidate(one.until(at_ns)))
+        };
+        let found: Vec<MomentCandidate> = longest.into_iter().map(&mut by_then).collect();
+        if found.iter().any(MomentCandidate::is_late) {
+            return found;
         }
-        longest.into_values().collect()
+        let later = of_each(all().filter(|one| one.due_ns <= group.until_ns), Activation::response_ns);
+        later.into_values().map(|one| candidate(one.clone())).collect()
     }
+}
+
+/// The activation of each thread that is largest in this.
+fn of_each<'a>(
+    all: impl Iterator<Item = &'a Activation>,
+    size: impl Fn(&Activation) -> u64,
+) -> BTreeMap<u32, &'a Activation> {
+    let mut largest: BTreeMap<u32, &Activation> = BTreeMap::new();
+    for one in all {
+        let known = largest.entry(one.thread.pid).or_insert(one);
+        if size(one) > size(known) {
+            *known = one;
+        }
+    }
+    largest
 }
 
 /// Those that are explained: late ones first, and of these the one with the most time above its thread's median. A ratio would
@@ -302,12 +340,62 @@ mod tests {
         all.into_iter().for_each(|(pid, from_ms, to_ms)| moments.keep(activation(pid, from_ms, to_ms)));
         let open = Activation { is_unended: true, ..activation(8, 999, 1_200) };
         let group = moments.ripe(0, &[], true).remove(0);
-        let found: Vec<(u32, u64)> = moments
-            .longest(&group, std::slice::from_ref(&open))
-            .iter()
-            .map(|it| (it.thread.pid, it.due_ns / MS))
-            .collect();
-        assert_eq!(found, [(7, 960), (8, 999), (9, 990)]);
+        let of = |response_ms: u64| {
+            let candidate = move |activation| MomentCandidate {
+                activation,
+                thread: "control".to_owned(),
+                typical: Typical { response_ns: Some(response_ms * MS), possible_ns: None },
+            };
+            let found = moments.candidates(&group, std::slice::from_ref(&open), candidate);
+            let part = |it: MomentCandidate| {
+                (it.activation.thread.pid, it.activation.due_ns / MS, it.activation.response_ns() / MS)
+            };
+            found.into_iter().map(part).collect::<Vec<_>>()
+        };
+        // None was late by then: what followed counts.
+        assert_eq!(of(40), [(7, 960, 10), (8, 999, 201), (9, 990, 50)]);
+        // What they had done by then; one of them was late at that moment, and had been longer before.
+        assert_eq!(of(6), [(7, 960, 10), (8, 940, 10), (9, 990, 10)]);
+        assert_eq!(of(1), [(7, 960, 10), (8, 940, 10), (9, 990, 10)]);
+    }
+
+    #[test]
+    fn what_a_thread_did_at_the_trigger_explains_it_if_it_was_late_by_then() {
+        let (mut moments, _) = moments(50, &[come(1_000, 0), come(1_020, 0)]);
+        // A longer one before, the one that triggers, and a still longer one with the next trigger.
+        let all = [(7, 960, 975), (7, 991, 1_004), (7, 1_005, 1_030)];
+        all.into_iter().for_each(|(pid, from_ms, to_ms)| moments.keep(activation(pid, from_ms, to_ms)));
+        let group = moments.ripe(0, &[], true).remove(0);
+        let candidate = |activation| MomentCandidate {
+            activation,
+            thread: "control".to_owned(),
+            typical: Typical { response_ns: Some(MS), possible_ns: None },
+        };
+        let found = moments.candidates(&group, &[], candidate);
+        let parts: Vec<_> = found.iter().map(|it| (it.activation.due_ns / MS, it.described())).collect();
+        assert_eq!(
+            (parts.len(), parts[0].0, parts[0].1.response_ns, parts[0].1.late),
+            (1, 991, 9 * MS, true)
+        );
+    }
+
+    #[test]
+    fn waits_that_are_only_possible_are_compared_with_such_waits() {
+        let described = |certain_ms: u64, wait_ms: u64| {
+            let activation =
+                Activation { wait_max_ns: Some(wait_ms * MS), ..activation(7, 500, 500 + certain_ms) };
+            let typical = Typical { response_ns: Some(MS), possible_ns: Some(5 * MS) };
+            let candidate = MomentCandidate {
+                activation: activation.with_longest_wait(),
+                thread: "audio".to_owned(),
+                typical,
+            };
+            candidate.described()
+        };
+        let late = |certain_ms, wait_ms| described(certain_ms, wait_ms).late;
+        assert_eq!((late(1, 4), late(2, 0), late(2, 4), late(1, 7)), (false, true, true, true));
+        let said = described(1, 4);
+        assert_eq!((said.response_ns, said.typical_ns), (5 * MS, Some(MS)));
     }
 
     #[test]
@@ -315,7 +403,7 @@ mod tests {
         let candidate = |pid: u32, took_ms, typical_ms: Option<u64>| MomentCandidate {
             activation: activation(pid, 0, took_ms),
             thread: format!("t{pid}"),
-            typical_ns: typical_ms.map(|ms| ms * MS),
+            typical: Typical { response_ns: typical_ms.map(|ms| ms * MS), possible_ns: None },
         };
         let hangs = MomentCandidate {
             activation: Activation { is_unended: true, ..activation(4, 0, 90) },
