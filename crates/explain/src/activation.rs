@@ -125,7 +125,8 @@ pub fn explain(
                 if is_moved {
                     found.iter_mut().for_each(moved_away);
                 }
-                all.extend(own::without_spins(slow_clock::slowed(found, &recording), activation));
+                let own = own::without_spins(slow_clock::slowed(found, &recording), activation);
+                all.extend(own::without_empty_sleeps(own, activation, surroundings.is_virtual));
             }
         }
     }

@@ -46,8 +46,14 @@ impl JudgedSeries<'_> {
     fn spikes_above(&self, limit: Nanos) -> impl Iterator<Item = &Spike> {
         let above = limit.0.saturating_add(self.own_ns());
         let is_own = move |spike: &&Spike| {
-            let series = spike.probe.as_deref().and_then(|name| SeriesName::of(name).series);
-            spike.cpu == self.cpu.cpu && series == self.cpu.series.as_deref() && spike.latency_ns > above
+            let name = spike.probe.as_deref().map(SeriesName::of);
+            // A part of a sample is in the whole sample.
+            let is_whole = name.is_none_or(|name| name.part.is_none());
+            let series = name.and_then(|name| name.series);
+            is_whole
+                && spike.cpu == self.cpu.cpu
+                && series == self.cpu.series.as_deref()
+                && spike.latency_ns > above
         };
         self.probe.spikes.iter().filter(is_own)
     }

@@ -9,6 +9,8 @@ use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, LongCall};
 use whylate_core::result::{Cause, CauseKind as Kind, CausePart, PartKind};
 
+/// A sleep until a moment that is over ends sooner, unless something else has the CPU.
+const EMPTY_SLEEP_NS: u64 = 100_000;
 /// Page faults that take a smaller part of the response belong to the own work, and are no cause.
 const FAULTS_LEAST: f64 = 0.05;
 /// A page fault that reads nothing takes about this long.
@@ -28,6 +30,29 @@ pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> 
             call.call
         );
         let blame = Blame::new(Kind::Lock, STATED, evidence).thread(command, *pid);
+        pieces = pieces.into_iter().flat_map(|piece| cut(piece, call, &blame)).collect();
+    }
+    pieces
+}
+
+/// Cuts the times out of the own work in which the task was in a sleep that ended at once: no thread works there.
+pub(super) fn without_empty_sleeps(
+    pieces: Vec<Piece<()>>,
+    activation: &Activation,
+    is_virtual: bool,
+) -> Vec<Piece<()>> {
+    let is_sleep = |call: &&LongCall| matches!(call.call.as_str(), "clock_nanosleep" | "nanosleep");
+    let is_long = |call: &&LongCall| time::between(call.from_ns, call.to_ns) >= EMPTY_SLEEP_NS;
+    let mut pieces = pieces;
+    for call in activation.calls.iter().filter(is_sleep).filter(is_long) {
+        let (kind, confidence, who) = match is_virtual {
+            true => (Kind::HostStall, POSSIBLE, "the hypervisor probably stopped the CPU"),
+            false => (Kind::Unattributed, 0.0, "an interrupt or the firmware had the CPU"),
+        };
+        let call_name = &call.call;
+        let evidence =
+            format!("the task was in {call_name} and did not sleep, so it had nothing to do: {who}");
+        let blame = Blame::new(kind, confidence, evidence);
         pieces = pieces.into_iter().flat_map(|piece| cut(piece, call, &blame)).collect();
     }
     pieces
@@ -59,7 +84,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
             own.evidence.push(unknown.to_owned());
             own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
         }
-        return faults_of_unknown_time(own, number, total_ns);
+        return faults_of_unknown_time(causes, place, number, total_ns, activation.response_ns());
     };
     let (calls, spun_ns) = long_calls(activation, &own);
     let long_ns: u64 = calls.values().map(|(_, ns)| ns).sum();
@@ -80,12 +105,17 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
     parts.push(part(PartKind::User, None, None, Some(rest_ns)));
     parts.retain(|part| part.ns != Some(0));
     parts.order_by_key(|part| std::cmp::Reverse(part.ns));
-    let all: Vec<String> = parts.iter().map(described).collect();
+    let unknown = Some(number).filter(|number| *number > 0 && faults_ns.is_none());
+    let all: Vec<String> = parts.iter().filter_map(|part| described(part, unknown)).collect();
     causes[place].evidence.push(format!("{}: {}", nanoseconds(total_ns), all.join(", ")));
     causes[place].parts = parts;
     match faults_ns {
-        Some(faults_ns) => add_faults(causes, place, number, faults_ns, activation.response_ns()),
-        None => faults_of_unknown_time(&mut causes[place], number, total_ns),
+        Some(faults_ns) => {
+            let share = faults_ns as f64 / activation.response_ns().max(1) as f64;
+            let evidence = format!("{} of the task took {}", faults(number), nanoseconds(faults_ns));
+            add_faults(causes, place, share, RECORDED, evidence);
+        }
+        None => faults_of_unknown_time(causes, place, number, total_ns, activation.response_ns()),
     }
 }
 
@@ -105,31 +135,45 @@ fn long_calls<'a>(activation: &'a Activation, own: &[(u64, u64)]) -> (BTreeMap<&
     (calls, spun_ns)
 }
 
-/// Page faults whose time is not recorded make the own work less sure if they may be much of it.
-fn faults_of_unknown_time(own: &mut Cause, number: u64, total_ns: u64) {
+/// Page faults whose time is not recorded make the own work less sure if they may be much of it, and are a possible cause.
+fn faults_of_unknown_time(
+    causes: &mut Vec<Cause>,
+    place: usize,
+    number: u64,
+    total_ns: u64,
+    response_ns: u64,
+) {
     if number == 0 {
         return;
     }
+    let own = &mut causes[place];
     own.evidence.push(format!("the task's work includes {} whose time was not recorded", faults(number)));
-    if (number * FAULT_NS) as f64 >= FAULTS_LEAST * total_ns as f64 {
+    let least_ns = number.saturating_mul(FAULT_NS);
+    if least_ns as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
         // The sentence of the cause names them.
         if own.parts.is_empty() {
             let (part, count) = (PartKind::PageFaults, Some(number));
             own.parts.push(CausePart { part, call: None, count, ns: None });
         }
+        let evidence = format!(
+            "the time of {} of the task was not recorded; at {} each, {} of its work",
+            faults(number),
+            nanoseconds(FAULT_NS),
+            nanoseconds(least_ns.min(total_ns))
+        );
+        let share = least_ns.min(total_ns) as f64 / response_ns.max(1) as f64;
+        add_faults(causes, place, share, POSSIBLE, evidence);
     }
 }
 
 /// Page faults that took a share of the response are a cause of their own next to the own work at `place`.
-fn add_faults(causes: &mut Vec<Cause>, place: usize, number: u64, faults_ns: u64, response_ns: u64) {
-    let share = faults_ns as f64 / response_ns.max(1) as f64;
+fn add_faults(causes: &mut Vec<Cause>, place: usize, share: f64, confidence: f64, evidence: String) {
     if share < FAULTS_LEAST {
         return;
     }
     let left = (causes[place].share.unwrap_or_default() - share).max(0.0);
     causes[place].share = Some(left);
-    let evidence = format!("{} of the task took {}", faults(number), nanoseconds(faults_ns));
     if let Some(known) =
         causes.iter_mut().find(|cause| cause.kind == Kind::PageFault && cause.actor.is_none())
     {
@@ -138,7 +182,7 @@ fn add_faults(causes: &mut Vec<Cause>, place: usize, number: u64, faults_ns: u64
         return;
     }
     let mut cause = Cause::new(Kind::PageFault);
-    (cause.share, cause.confidence, cause.evidence) = (Some(share), Some(RECORDED), vec![evidence]);
+    (cause.share, cause.confidence, cause.evidence) = (Some(share), Some(confidence), vec![evidence]);
     (cause.from_ns, cause.to_ns) = (causes[place].from_ns, causes[place].to_ns);
     causes.insert(if share > left { place } else { place + 1 }, cause);
 }
@@ -147,19 +191,23 @@ fn faults(number: u64) -> String {
     if number == 1 { "1 page fault".to_owned() } else { format!("{} page faults", count(number)) }
 }
 
-fn described(part: &CausePart) -> String {
+/// `unknown`: the number of page faults, if their time is not known.
+fn described(part: &CausePart, unknown: Option<u64>) -> Option<String> {
     let time = part.ns.map_or_else(|| "an unrecorded time".to_owned(), nanoseconds);
-    match (part.part, &part.call) {
-        (PartKind::SystemCall, Some(call)) => format!("{time} in {call}"),
-        (PartKind::SystemCall, None) => format!("{time} in short system calls"),
-        (PartKind::PageFaults, _) => format!("{time} in {}", faults(part.count.unwrap_or_default())),
-        (PartKind::User, _) => format!("{time} in user mode"),
-    }
+    Some(match (part.part, &part.call, unknown) {
+        (PartKind::SystemCall, Some(call), _) => format!("{time} in {call}"),
+        (PartKind::SystemCall, None, _) => format!("{time} in short system calls"),
+        (PartKind::PageFaults, _, Some(_)) => return None,
+        (PartKind::PageFaults, _, None) => format!("{time} in {}", faults(part.count.unwrap_or_default())),
+        (PartKind::User, _, Some(number)) => format!("{time} in user mode and {}", faults(number)),
+        (PartKind::User, _, None) => format!("{time} in user mode"),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::confidence::SEEN;
     use whylate_core::CpuId;
     use whylate_core::recording::{Divided, Doing, Stage};
 
@@ -226,5 +274,29 @@ mod tests {
         assert_eq!(sure(1, None), Some(RECORDED));
         assert_eq!(sure(64, None), Some(LIKELY));
         assert_eq!(sure(64, Some(Divided { calls_ns: 0, faults_ns: None })), Some(LIKELY));
+        let causes = divided(&activation(&[], 64, Some(Divided { calls_ns: 40_000, faults_ns: None })));
+        let percent = |it: &Cause| (it.share.unwrap() * 100.0).round() as u32;
+        let found: Vec<_> = causes.iter().map(|it| (it.kind, percent(it), it.confidence)).collect();
+        assert_eq!(found, [(Kind::OwnWork, 68, Some(LIKELY)), (Kind::PageFault, 32, Some(POSSIBLE))]);
+        let said = causes[0].evidence.join("; ");
+        assert!(said.contains("60.0 us in user mode and 64 page faults"), "{said}");
+    }
+
+    #[test]
+    fn a_sleep_that_ends_at_once_is_no_work() {
+        let own = || {
+            let blame = Blame::new(Kind::OwnWork, SEEN, "it had the CPU");
+            vec![Piece { from: 0, to: 1_000_000, began: 0, blame, detail: () }]
+        };
+        let kinds = |call: &str, to_ns, is_virtual| {
+            let activation = activation(&[(call, 10_000, to_ns, false)], 0, None);
+            let found = without_empty_sleeps(own(), &activation, is_virtual);
+            found.iter().map(|piece| (piece.blame.kind.unwrap(), piece.length())).collect::<Vec<_>>()
+        };
+        let of = |kind| [(Kind::OwnWork, 10_000), (kind, 800_000), (Kind::OwnWork, 190_000)];
+        assert_eq!(kinds("clock_nanosleep", 810_000, true), of(Kind::HostStall));
+        assert_eq!(kinds("nanosleep", 810_000, false), of(Kind::Unattributed));
+        assert_eq!(kinds("clock_nanosleep", 60_000, true), [(Kind::OwnWork, 1_000_000)]);
+        assert_eq!(kinds("read", 810_000, true), [(Kind::OwnWork, 1_000_000)]);
     }
 }

@@ -9,6 +9,7 @@ use crate::find::subject::{self, Subject};
 use crate::find::track::TaskTrack;
 use crate::options::{Options, THRESHOLD_NS};
 use crate::vocabulary;
+use whylate_core::figure::nanoseconds;
 use whylate_core::order::InOrder;
 use whylate_core::result::{ExpectedFrom, ExplainAnswer, LateTask, ThresholdFrom};
 use whylate_trace::reader::{Reader, TraceInfo};
@@ -102,6 +103,22 @@ pub(crate) fn lost(seen: &Seen, info: &TraceInfo) -> u64 {
     info.overwritten.filter(|_| lost > 0).map_or(lost, |overwritten| overwritten.max(lost))
 }
 
+/// What shows how late a task's own work makes it.
+pub(crate) const WATCH: &str =
+    "`whylate watch` measures the whole cycle, and names functions and system calls";
+
+/// What the latencies of a trace leave out: a task that runs for longer than its period begins its next cycle late, without a
+/// sleep before it.
+pub(crate) fn overran(subject: &Subject) -> String {
+    let (times, longest_ns) = subject.overruns;
+    let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+    format!(
+        "the task itself ran for longer than its period {times} (at most {}), and then began its next cycle late without a \
+         wake-up, which is no latency here",
+        nanoseconds(longest_ns)
+    )
+}
+
 /// Why a late moment may have gone unseen.
 fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> Option<String> {
     let (seen, facts) = (&finder.seen, &info.facts);
@@ -136,6 +153,9 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
             "the task was woken {} us before the end of the trace and had not run again by then",
             subject.waits_ns / 1000
         ));
+    }
+    if subject.overruns.0 > 0 {
+        return Some(format!("{}: {WATCH}", overran(subject)));
     }
     if subject.unknown > 0 {
         return Some(format!(

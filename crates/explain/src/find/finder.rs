@@ -467,6 +467,7 @@ impl<'o> Finder<'o> {
     fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
         if pid != 0 {
             let track = self.task(pid, command, priority);
+            track.ends(out.at_ns, out.state);
             track.out = Some(out);
             track.wake = None;
             track.unwoken = None;
@@ -492,6 +493,9 @@ impl<'o> Finder<'o> {
             ..late
         };
         let out = track.out.take();
+        if priority.is_some() {
+            track.begins(at_ns, out.is_none_or(|out| out.state != TaskState::Runnable));
+        }
         if let Some(out) = out {
             let slept = out.state != TaskState::Runnable;
             track.unwoken = (slept && track.wake.is_none()).then_some((at_ns, cpu));

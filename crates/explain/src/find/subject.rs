@@ -39,6 +39,8 @@ pub(crate) struct Subject {
     /// Wake-ups whose expected moment is unknown, and those whose expected moment comes from the task's rhythm.
     pub(crate) unknown: u64,
     pub(crate) inferred: u64,
+    /// How often one of its threads ran without a sleep for longer than its period, and for how long at most.
+    pub(crate) overruns: (u64, u64),
     /// How long one of its threads has been waiting at the end of the trace.
     pub(crate) waits_ns: u64,
     /// The longest of these waits, as a late moment that did not end.
@@ -57,6 +59,7 @@ impl Subject {
         self.wakeups += track.wakeups;
         self.unknown += track.unknown;
         self.inferred += track.inferred;
+        self.overruns = (self.overruns.0 + track.overruns.0, self.overruns.1.max(track.overruns.1));
         let waits = track.waits_since_ns().map_or(0, |since| finder.seen.last_ns.saturating_sub(since));
         self.waits_ns = self.waits_ns.max(waits);
         let is_wanted = options.what.is_none_or(|what| what == LateWhat::Wakeup);

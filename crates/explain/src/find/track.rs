@@ -40,6 +40,10 @@ pub(crate) struct TaskTrack {
     pub(crate) unwoken: Option<(u64, CpuId)>,
     pub(crate) armed: Option<(u64, u64)>,
     pub(crate) last_in: Option<(u64, CpuId, u64)>,
+    /// How long it has run since its last sleep, and since when it has the CPU.
+    ran: (u64, Option<u64>),
+    /// How often it ran without a sleep for longer than its period, and for how long at most.
+    pub(crate) overruns: (u64, u64),
 }
 
 /// How a task left the CPU.
@@ -77,6 +81,25 @@ impl TaskTrack {
         *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
     }
 
+    /// It gets the CPU.
+    pub(crate) fn begins(&mut self, at_ns: u64, slept: bool) {
+        self.ran = (if slept { 0 } else { self.ran.0 }, Some(at_ns));
+    }
+
+    /// It gives the CPU up.
+    pub(crate) fn ends(&mut self, at_ns: u64, state: TaskState) {
+        let (ran_ns, since_ns) = self.ran;
+        let ran_ns = ran_ns.saturating_add(since_ns.map_or(0, |since_ns| at_ns.saturating_sub(since_ns)));
+        self.ran = (ran_ns, None);
+        // Its end is no cycle.
+        if !matches!(state, TaskState::Runnable | TaskState::Blocked('X' | 'Z'))
+            && self.rhythm.median_ns().is_some_and(|median_ns| ran_ns > median_ns)
+            && self.rhythm.period_ns().is_some_and(|period_ns| ran_ns > period_ns)
+        {
+            self.overruns = (self.overruns.0 + 1, self.overruns.1.max(ran_ns));
+        }
+    }
+
     /// The priority with which it runs, if it was a real-time task before and is none any more.
     pub(crate) fn no_longer_realtime(&self, priority: Option<i32>) -> Option<i32> {
         let was_realtime = self.priority.is_some_and(|before| before < PRIORITY_NORMAL);
@@ -86,6 +109,7 @@ impl TaskTrack {
     /// Forgets what it waits for: it may have run unseen since then.
     pub(crate) fn forget_waits(&mut self) {
         (self.out, self.wake, self.unwoken, self.armed) = (None, None, None, None);
+        self.ran = (0, None);
         self.rhythm = Rhythm::default();
     }
 

@@ -2,14 +2,21 @@
 
 use crate::blame::label::Need;
 use crate::evidence::section;
+use crate::find::answer;
 use crate::find::finder::Seen;
-use crate::find::subject;
+use crate::find::subject::{self, Subject};
 use crate::vocabulary;
 use std::collections::BTreeSet;
 use whylate_core::figure::nanoseconds;
-use whylate_core::result::{ExpectedFrom, ExplainedSpike, ExplainedTrace, ThresholdFrom};
+use whylate_core::result::{ExpectedFrom, ExplainAnswer, ExplainedSpike, ExplainedTrace, ThresholdFrom};
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::reader::TraceInfo;
+
+/// What the task's own work delays, beside the latencies that were found; an answer of its own has the same text.
+pub(crate) fn overruns(subject: &Subject, answer: ExplainAnswer) -> Option<Warning> {
+    let is_beside = subject.overruns.0 > 0 && answer == ExplainAnswer::Found;
+    is_beside.then(|| Warning::with_fix(WarningCode::OwnOverruns, answer::overran(subject), answer::WATCH))
+}
 
 /// CPUs of the machine without a line: the file does not show what ran there, and who was late there.
 pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
