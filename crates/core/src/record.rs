@@ -231,8 +231,9 @@ impl TaskRecord {
         let (name, thread) = (&self.command, self.thread);
         (self.priority <= 0).then(|| {
             format!(
-                "`chrt -f -p 50 {thread}` gives {name} a real-time priority; this needs sudo, or an `rtprio` limit of at least 50 \
-                 (`whylate check` says how). The thread must sleep in each period"
+                "`chrt -f -p 50 {thread}` gives {name} a real-time priority while it runs, and `chrt -f 50 COMMAND` starts it with one; \
+                 this needs sudo, or an `rtprio` limit of at least 50 (`whylate check` says how). The thread must sleep in each \
+                 period"
             )
         })
     }

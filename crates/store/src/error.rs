@@ -39,7 +39,7 @@ pub enum StoreError {
     /// No space is left (or the quota is used up). What was written before stays readable.
     #[error(
         "{0}: the disk is full ({1}); the results stored so far are kept: free some space, then continue with `whylate \
-         run --resume`, or start a new run"
+         run --resume`, or remove the folder and start a new run"
     )]
     DiskFull(PathBuf, #[source] io::Error),
     /// Another failure to read or write; the first field says what was tried.

@@ -229,7 +229,10 @@ pub fn candidates(
 /// The arm of a row, with its weight: the share of the causes that it answers, and a small weight for a mere finding.
 fn of_row(row: &Row, situation: &Situation<'_>) -> Option<(f64, FixArm)> {
     let Situation { causes, findings, .. } = situation;
-    let is_other = |cause: &FixCause| cause.kind != THREAD || !is_of_chain(cause, situation);
+    // Its own interrupts end with the measurement.
+    let is_own = |cause: &FixCause| cause.actor.as_deref() == Some(OWN);
+    let is_other =
+        |cause: &FixCause| !is_own(cause) && (cause.kind != THREAD || !is_of_chain(cause, situation));
     let caused: Vec<&FixCause> =
         causes.iter().filter(|cause| row.answers(cause) && is_other(cause)).collect();
     let found: Vec<&Finding> = findings

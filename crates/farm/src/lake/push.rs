@@ -148,7 +148,7 @@ impl Lake {
             self.withdraw(run).await?;
         }
         // Damage does not show in an object's size: if a run is replaced, none of its objects is kept.
-        let goes_on = self.claim(run, &claim).await? && !replace;
+        let goes_on = self.claim(run, &claim, replace).await? && !replace;
         if let Some(found) = self.read(&run.object(MANIFEST)).await? {
             self.is_there(run, &found, &manifest).await?;
             return Ok((0, 0));
@@ -212,8 +212,8 @@ impl Lake {
     }
 
     /// Records the content that the run's name stands for, or finds that it stands for the same; returns whether the
-    /// same version of whylate has recorded it before.
-    async fn claim(&self, run: &LakeRun, claim: &Claim) -> Result<bool, FarmError> {
+    /// same version of whylate has recorded it before. After a `withdrawal`, other content can only be of another push.
+    async fn claim(&self, run: &LakeRun, claim: &Claim, withdrawal: bool) -> Result<bool, FarmError> {
         let name = run.object(CLAIM);
         let text = serde_json::to_vec(claim).unwrap_or_default();
         match self.put(&name, text, PutMode::Create).await {
@@ -231,8 +231,15 @@ impl Lake {
         match found.content == claim.content {
             true => Ok(found.whylate_version == claim.whylate_version),
             false => {
-                let why = "the lake has other content for this run, which was continued, tagged or measured again; \
-                           replace that copy with `--replace`";
+                let why = match withdrawal {
+                    true => {
+                        "another push writes other content for this run at the same time; push again when it has ended"
+                    }
+                    false => {
+                        "the lake has other content for this run, which was continued, tagged or measured again; \
+                         replace that copy with `--replace`"
+                    }
+                };
                 Err(FarmError::refused(run, why))
             }
         }

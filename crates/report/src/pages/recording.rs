@@ -80,7 +80,11 @@ fn line(trace: &RecordedTrace) -> String {
         (Some(cpu), None, None) => format!("CPU {cpu}: the task was {latency} late"),
         (None, None, None) => format!("the task was {latency} late"),
     };
-    format!("{late}; its trace is {}", trace.path)
+    let path = &trace.path;
+    let thread = trace.thread.as_ref().filter(|thread| !thread.contains(char::is_whitespace));
+    let shown =
+        thread.map(|thread| format!(" (`whylate explain {path} --task {thread}`)")).unwrap_or_default();
+    format!("{late}; its trace is {path}{shown}")
 }
 
 #[cfg(test)]

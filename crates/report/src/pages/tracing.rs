@@ -29,11 +29,17 @@ pub fn tracing(result: &TracingResult) -> Page {
         "{working} of {} facilities work; each was tried just now. docs/KERNELS.md lists what other kernels have.",
         result.facilities.len()
     );
+    let own = (working == 0).then_some(
+        "Without them, `whylate watch` still measures your own threads: how long they ran and were preempted, but not who \
+         preempted or woke them.",
+    );
     let items: Vec<Item> = result.facilities.iter().map(item).collect();
     Page {
         origin: "whylate check --tracing".to_owned(),
         about: vec![host(&result.facts)],
-        sections: vec![Section::new("facilities", "").with(items).with(Block::note(note))],
+        sections: vec![
+            Section::new("facilities", "").with(items).with(Block::note(note)).with_all(own.map(Block::note)),
+        ],
         ..Page::default()
     }
 }

@@ -16,7 +16,7 @@ use whylate_core::result::{Cause, CauseKind, TimelineSegment};
 use whylate_explain::activation;
 use whylate_runner::{TaskLine, TaskSpike, TriggerLine};
 
-const HELP: [&str; 18] = [
+const HELP: [&str; 19] = [
     "up, down, j, k   choose a thread",
     "Enter            show the thread's last explained activation as a timeline",
     "w                show the thread's worst activation as a timeline",
@@ -34,7 +34,8 @@ const HELP: [&str; 18] = [
     "A narrow terminal leaves out p50, last, prio, wake, p99.9, late, in this order.",
     "",
     "An activation is explained if its response is above the deadline, or among the",
-    "worst so far. whylate explain DIR --top 1000 shows all of them afterwards.",
+    "worst so far. The run keeps the worst ones of each thread (20, or --worst):",
+    "whylate explain DIR --top 1000 shows them afterwards.",
 ];
 
 /// The columns between the thread and the worst cause, and which of them a narrow terminal leaves out first.

@@ -414,7 +414,14 @@ impl Lanes {
              latencies may begin or end in the middle of the work: {}{more}",
             named.join(", ")
         );
-        (!lanes.is_empty()).then(|| Warning::new(WarningCode::ActivationsUncertain, text))
+        // Without the programs in the kernel, only the number of pieces can be chosen.
+        let is_partial = lanes.iter().all(|lane| lane.doubts.calls.is_empty());
+        let fix = "run as root, so that whylate sees what each sleep waits for; or count each wake-up as one piece of work \
+                   (--per-wakeup)";
+        (!lanes.is_empty()).then(|| match is_partial {
+            true => Warning::with_fix(WarningCode::ActivationsUncertain, text, fix),
+            false => Warning::new(WarningCode::ActivationsUncertain, text),
+        })
     }
 
     /// The state of the threads so far.
