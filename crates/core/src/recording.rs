@@ -292,6 +292,25 @@ pub struct OwnSample {
     pub is_whole: bool,
 }
 
+impl OwnSample {
+    /// Samples in the order of time, without those that are nearer to each other than most: the first ones are, and would count too
+    /// much.
+    pub fn spread<'a>(samples: impl Iterator<Item = &'a Self>) -> Vec<&'a Self> {
+        let mut samples: Vec<&Self> = samples.collect();
+        let mut between: Vec<u64> =
+            samples.windows(2).map(|pair| pair[1].at_ns.saturating_sub(pair[0].at_ns)).collect();
+        between.sort_unstable();
+        let least_ns = between.get(between.len() / 2).map_or(0, |ns| ns - ns / 4);
+        let mut last_ns = None;
+        samples.retain(|sample| {
+            let is_apart = last_ns.is_none_or(|last_ns| sample.at_ns >= last_ns + least_ns);
+            last_ns = if is_apart { Some(sample.at_ns) } else { last_ns };
+            is_apart
+        });
+        samples
+    }
+}
+
 /// Samples of a thread's activations: the functions of the program, innermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
@@ -602,5 +621,48 @@ impl Activation {
         let run_ns = self.run_ns();
         let stages = self.stages.iter().filter(|stage| stage.to_ns <= run_ns).cloned().collect();
         Self { stages, counts: Counts::default(), ..self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_that_are_nearer_than_most_are_left_out_and_those_of_short_runs_are_not() {
+        let spread = |all: &[u64]| {
+            let samples: Vec<OwnSample> =
+                all.iter().map(|at_ns| OwnSample { at_ns: *at_ns, ..OwnSample::default() }).collect();
+            OwnSample::spread(samples.iter()).iter().map(|it| it.at_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(spread(&[250, 500, 750, 1_750, 2_750, 3_750, 4_750]), [250, 1_750, 2_750, 3_750, 4_750]);
+        assert_eq!(spread(&[250, 500, 750]), [250, 500, 750]);
+        assert_eq!((spread(&[]), spread(&[5])), (vec![], vec![5]));
+    }
+
+    #[test]
+    fn what_was_done_by_a_moment_leaves_out_what_came_later() {
+        let stage = |from_ns, to_ns, what| Stage { from_ns, to_ns, cpu: CpuId(0), what };
+        let whole = Activation {
+            due_ns: 100,
+            stages: vec![
+                stage(100, 200, Doing::Running),
+                stage(200, 300, Doing::Unseen),
+                stage(300, 1_000, Doing::Running),
+            ],
+            samples: vec![
+                OwnSample { at_ns: 150, ..OwnSample::default() },
+                OwnSample { at_ns: 900, ..OwnSample::default() },
+            ],
+            work: Some(Divided::default()),
+            is_unended: true,
+            ..Activation::default()
+        };
+        let part = whole.until(320);
+        assert_eq!((part.response_ns(), part.running_ns(), part.samples.len()), (220, 120, 1));
+        assert_eq!((part.work, part.is_unended), (None, false), "its sums are mostly of what came later");
+        assert_eq!(whole.until(990).work, Some(Divided::default()));
+        assert_eq!(whole.until(1_000), whole);
+        assert_eq!(whole.until(100).stages.len(), 0);
     }
 }

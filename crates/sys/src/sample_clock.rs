@@ -8,9 +8,10 @@ use whylate_core::CpuId;
 
 const COUNT_SW_CPU_CLOCK: u64 = 0;
 const FLAG_DISABLED: u64 = 1;
-/// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`, `PERF_EVENT_IOC_SET_BPF`.
+/// `PERF_EVENT_IOC_ENABLE`, `PERF_EVENT_IOC_DISABLE`, `PERF_EVENT_IOC_PERIOD`, `PERF_EVENT_IOC_SET_BPF`.
 const ENABLE: libc::Ioctl = 0x2400;
 const DISABLE: libc::Ioctl = 0x2401;
+const SET_PERIOD: libc::Ioctl = 0x4008_2404;
 const SET_PROGRAM: libc::Ioctl = 0x4004_2408;
 
 #[derive(Debug)]
@@ -40,6 +41,15 @@ impl SampleClock {
     /// Switches it on or off, by an interrupt of its CPU.
     pub fn switch(&self, on: bool) -> io::Result<()> {
         self.request(if on { ENABLE } else { DISABLE }, 0)
+    }
+
+    /// Changes the time from one interrupt to the next, by an interrupt of its CPU.
+    pub fn set_period(&self, period_ns: u64) -> io::Result<()> {
+        // SAFETY: the request reads one number of 64 bits, which lives as long as the call.
+        match unsafe { libc::ioctl(self.event.as_raw_fd(), SET_PERIOD, &raw const period_ns) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     fn request(&self, request: libc::Ioctl, argument: i32) -> io::Result<()> {

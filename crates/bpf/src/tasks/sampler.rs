@@ -28,6 +28,9 @@ const STATES: &str = "cpu_states";
 /// From one sample to the next; in virtual machines, where an interrupt takes tens of microseconds.
 const SAMPLE_EVERY_NS: u64 = 500_000;
 const SAMPLE_EVERY_IN_GUESTS_NS: u64 = 1_000_000;
+/// The first samples of a run are nearer by this factor, for this time: many late runs are hardly longer.
+const FIRST_PART: u64 = 4;
+const FIRST_NS: u64 = 1_000_000;
 /// A shorter run is never late.
 const SHORTEST_NS: u64 = 250_000;
 /// The sampling thread looks for late runs this often.
@@ -122,6 +125,8 @@ struct Clock {
     /// Since when it is on.
     on_ns: Option<u64>,
     paused_until_ns: u64,
+    /// Whether its samples are as far from each other as after the first ones.
+    is_slow: bool,
     /// Whether a thread was late on this CPU so far.
     was_late: bool,
 }
@@ -130,8 +135,9 @@ impl Clocks {
     /// Opens all clocks before a thread is late: opening one takes so long that the samples of the first late run would be missing.
     fn open(&mut self) {
         for cpu in self.cpus.iter() {
-            let clock = SampleClock::open(cpu, self.every_ns, self.program.as_fd()).ok();
-            self.clocks.insert(cpu, Clock { clock, on_ns: None, paused_until_ns: 0, was_late: false });
+            let clock = SampleClock::open(cpu, self.every_ns / FIRST_PART, self.program.as_fd()).ok();
+            let clock = Clock { clock, on_ns: None, paused_until_ns: 0, is_slow: false, was_late: false };
+            self.clocks.insert(cpu, clock);
         }
     }
 
@@ -142,6 +148,7 @@ impl Clocks {
             let is_late = is_late(word(RUNS_SINCE_WORD), word(USUAL_RUN_WORD), self.limit_ns, now_ns);
             clock.was_late |= is_late;
             clock.turn(is_late, is_ordinary && clock.was_late, now_ns);
+            clock.pace(self.every_ns, now_ns);
         }
     }
 
@@ -174,6 +181,16 @@ impl Clock {
             self.on_ns = wanted.then_some(now_ns);
         } else {
             self.on_ns = None;
+        }
+    }
+
+    /// Slows it down after the first samples, and makes it fast for the next time.
+    fn pace(&mut self, every_ns: u64, now_ns: u64) {
+        let is_slow = self.on_ns.is_some_and(|on_ns| now_ns >= on_ns + FIRST_NS);
+        let Some(clock) = self.clock.as_ref().filter(|_| is_slow != self.is_slow) else { return };
+        let period_ns = if is_slow { every_ns } else { every_ns / FIRST_PART };
+        if clock.set_period(period_ns).is_ok() {
+            self.is_slow = is_slow;
         }
     }
 }

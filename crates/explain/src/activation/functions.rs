@@ -36,8 +36,7 @@ const CALLERS_MAX: usize = 6;
 /// Adds to the own work in which functions it was, and what is different in ordinary activations.
 pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Activation) {
     let Some(own) = causes.iter_mut().find(|cause| cause.kind == Kind::OwnWork) else { return };
-    let samples: Vec<&OwnSample> =
-        activation.samples.iter().filter(|sample| is_of_own_work(sample, pieces)).collect();
+    let samples = OwnSample::spread(activation.samples.iter().filter(|it| is_of_own_work(it, pieces)));
     let Some(first) = samples.first() else { return };
     let habits = activation.habits.as_deref();
     let usual = habits.map(|it| &it.ordinary).filter(|it| it.stacks.len() >= ORDINARY_LEAST);

@@ -128,7 +128,7 @@ impl Counted {
         }
         let profile = profile(Arc::make_mut(habits));
         profile.sampled_ns = self.sampled_ns / self.activations;
-        for sample in samples {
+        for sample in OwnSample::spread(samples.iter()) {
             match profile.stacks.get_mut(self.samples % STACKS_MAX) {
                 Some(oldest) => oldest.clone_from(&sample.stack),
                 None => profile.stacks.push(sample.stack.clone()),
