@@ -159,7 +159,7 @@ pub struct AuditRecord {
     pub of_runs: u64,
     /// The time that this took in all.
     pub took_ns: u64,
-    /// The longest time that this took once.
+    /// The longest time that this took once; for page faults without a switch between them, their mean.
     pub longest_ns: u64,
     /// The program's functions in the call that took longest, innermost first: `log_line <- update <- loop`.
     pub place: Option<String>,
