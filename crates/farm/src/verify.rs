@@ -70,10 +70,7 @@ fn of_machine(info: &RunInfo, asked: &Asked, found: &mut Vec<String>) {
     if let Some(plan) = asked.plan_of(info) {
         let different = different_keys(plan, &info.plan);
         if !different.is_empty() {
-            found.push(format!(
-                "plan: the run has other values of {}: give a plan file with the values of the run",
-                different.join(", ")
-            ));
+            found.push(format!("plan: the run has other values of {}", different.join(", ")));
         }
     }
 }

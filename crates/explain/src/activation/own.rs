@@ -279,7 +279,7 @@ mod tests {
         let found: Vec<_> = causes.iter().map(|it| (it.kind, percent(it), it.confidence)).collect();
         assert_eq!(found, [(Kind::OwnWork, 68, Some(LIKELY)), (Kind::PageFault, 32, Some(POSSIBLE))]);
         let said = causes[0].evidence.join("; ");
-        assert!(said.contains("60.0 us in user mode and 64 page faults"), "{said}");
+        assert!(said.contains("60.0 us"), "{said}");
     }
 
     #[test]

@@ -12,10 +12,10 @@ use whylate_core::result::{ExpectedFrom, ExplainAnswer, ExplainedSpike, Explaine
 use whylate_core::{Warning, WarningCode};
 use whylate_trace::reader::TraceInfo;
 
-/// What the task's own work delays, beside the latencies that were found; an answer of its own has the same text.
+/// What the task's own work delays, if latencies were found; otherwise the answer says the same.
 pub(crate) fn overruns(subject: &Subject, answer: ExplainAnswer) -> Option<Warning> {
-    let is_beside = subject.overruns.0 > 0 && answer == ExplainAnswer::Found;
-    is_beside.then(|| Warning::with_fix(WarningCode::OwnOverruns, answer::overran(subject), answer::WATCH))
+    let is_more = subject.overruns.0 > 0 && answer == ExplainAnswer::Found;
+    is_more.then(|| Warning::with_fix(WarningCode::OwnOverruns, answer::overran(subject), answer::WATCH))
 }
 
 /// CPUs of the machine without a line: the file does not show what ran there, and who was late there.

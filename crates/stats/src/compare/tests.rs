@@ -304,9 +304,6 @@ fn values_of_zero_are_compared_by_their_ranks_and_other_limits_not_at_all() {
     let other = runs([100.0, 101.0, 100.0, 100.0, 100.0], 5_000);
     let refused = found(&few, &other, &[], Statistic::SpikeRate);
     assert_eq!(refused.outcome, Outcome::CannotTell);
-    assert_eq!(
-        refused.refused.as_deref(),
-        Some("spikes_per_h counts samples above the limit, which is 100 us or 5.00 ms")
-    );
+    assert!(refused.refused.is_some_and(|why| why.contains("100 us") && why.contains("5.00 ms")));
     assert_eq!(found(&few, &other, &[], Statistic::GapRate).outcome, Outcome::Worse);
 }
