@@ -100,6 +100,11 @@ pub(crate) fn softirq(vector: Option<u32>) -> String {
     name.map_or_else(|| "softirq".to_owned(), |name| format!("{name} softirq"))
 }
 
+/// Whether a softirq does the work of devices: not of timers, the scheduler or RCU.
+pub(crate) fn is_softirq_of_devices(vector: Option<u32>) -> bool {
+    matches!(vector, Some(2..=6))
+}
+
 /// Whether a tracer records sections with interrupts or preemption disabled.
 pub(crate) fn is_section_tracer(tracer: &str) -> bool {
     matches!(tracer, "irqsoff" | "preemptoff" | "preemptirqsoff")

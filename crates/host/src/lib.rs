@@ -11,6 +11,7 @@ pub mod cpu_table;
 pub mod cpuinfo;
 pub mod environment;
 pub mod facts;
+pub mod family;
 pub mod hotplug;
 pub mod idle_driver;
 pub mod interrupts;

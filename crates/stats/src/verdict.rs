@@ -294,9 +294,13 @@ fn by_limit(
 }
 
 /// The longest response of watched threads with the waits for a CPU that are possible before it; `None` if these waits were
-/// recorded.
+/// recorded, or if sleeps of unknown meaning may be longer.
 fn longest_with_waits(cells: &[CellResult]) -> Option<u64> {
-    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    let tasks = || probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    if tasks().any(|task| task.get(DOUBT_MAX_NS) > task.get(UNSEEN_MAX_NS)) {
+        return None;
+    }
+    let tasks = tasks();
     tasks.filter(|task| task.has_unseen_waits()).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
 }
 

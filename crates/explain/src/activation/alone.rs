@@ -4,7 +4,7 @@ use super::whole;
 use crate::blame::piece::{Blame, Piece};
 use crate::confidence::{LIKELY, POSSIBLE};
 use crate::segments::causes_of;
-use whylate_core::recording::{Activation, Doing};
+use whylate_core::recording::{Activation, Doing, Stage};
 use whylate_core::result::{Cause, CauseKind as Kind};
 
 /// The causes of a response from its stages alone, without recordings of CPUs; never empty. With a quota of its control
@@ -12,10 +12,15 @@ use whylate_core::result::{Cause, CauseKind as Kind};
 pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
     let stages = activation.stages.iter().filter(|stage| stage.length_ns() > 0);
     let began_ns = activation.due_ns;
+    let waited_before = |stage: &Stage| {
+        matches!(stage.what, Doing::Preempted { .. }) && stage.from_ns == began_ns && !has_quota
+    };
+    // Waits before and after the first run are one cause.
+    let waited = if activation.stages.iter().any(waited_before) { POSSIBLE } else { LIKELY };
     let all: Vec<Piece<()>> = stages
         .map(|stage| {
             let blame = match &stage.what {
-                Doing::Preempted { .. } if stage.from_ns == began_ns && !has_quota => Blame::new(
+                _ if waited_before(stage) => Blame::new(
                     Kind::Thread,
                     POSSIBLE,
                     "the task may have waited for a CPU before it ran; the time is an upper bound (from schedstat and \
@@ -32,7 +37,7 @@ pub fn explain_alone(activation: &Activation, has_quota: bool) -> Vec<Cause> {
                 ),
                 Doing::Preempted { .. } => Blame::new(
                     Kind::Thread,
-                    LIKELY,
+                    waited,
                     "the task was runnable and waited for a CPU. Run as root to see which thread had the CPU",
                 ),
                 Doing::Waking { .. } | Doing::Blocked { .. } | Doing::Unseen => Blame::unattributed(),

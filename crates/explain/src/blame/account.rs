@@ -5,12 +5,13 @@
 
 use crate::blame::label::{Label, Labeller, Need, Phase, Who};
 use crate::blame::piece::{Blame, STOPPED_LEAST_NS};
+use crate::confidence::CONCLUDED;
 use crate::find::late::{Late, LateKind};
 use crate::find::sleeps::OWN_EVENTS_MAX;
 use crate::states::States;
 use crate::states::state::{Level, Span, State};
 use crate::time;
-use crate::vocabulary;
+use crate::vocabulary::{self, Interrupt};
 use crate::window::Window;
 use whylate_core::CpuId;
 use whylate_core::result::CauseKind;
@@ -207,6 +208,11 @@ impl Accountant<'_> {
         match thread {
             Some(pid) => self.behind_waker(who, pid, owner, wake, from, woken, depth),
             None => {
+                if let Some(by) = state.and_then(|state| self.device_of(state))
+                    && self.late.kind == LateKind::Blocked
+                {
+                    return self.push(wake.cpu, from, woken, self.until_woken(who, depth, by), None);
+                }
                 let entry = self.timer_entry(wake.cpu, from, woken, true);
                 let running = self.timer_entry(wake.cpu, 0, woken, true).is_some();
                 // It was entered before the expected moment: the handler ran all the time.
@@ -243,8 +249,43 @@ impl Accountant<'_> {
         due
     }
 
+    /// What serves a device in that state; `None` for timers and the scheduler.
+    fn device_of(&self, state: State) -> Option<String> {
+        match state.level {
+            Level::HardIrq(label) => {
+                let label = &self.states.labels[label];
+                (label.interrupt == Interrupt::Device).then(|| label.text.clone())
+            }
+            Level::Softirq(vector) => {
+                vocabulary::is_softirq_of_devices(vector).then(|| vocabulary::softirq(vector))
+            }
+            Level::Thread | Level::Nmi => None,
+        }
+    }
+
+    /// The task, or the thread that is to wake it, sleeps in the middle of its work until a device has done its part.
+    fn until_woken(&self, who: Who, depth: u32, by: String) -> Label {
+        let evidence = match depth {
+            0 => format!("the task slept, and {by} woke it"),
+            _ => {
+                let waker = self.labeller.thread(who.pid);
+                format!("{waker}, which woke the task, slept, and {by} woke {waker}")
+            }
+        };
+        let what = format!("waiting for {by}");
+        Label { blame: Blame::new(CauseKind::Wait, CONCLUDED, evidence).actor(by), what, need: None }
+    }
+
     /// The thread that is to wake the task sleeps, and its own timer is not due yet.
     fn asleep(&self, who: Who) -> Label {
+        if let (LateKind::Blocked, Some(pid)) = (self.late.kind, who.pid) {
+            let name = self.labeller.thread(Some(pid));
+            let evidence =
+                format!("the task slept until {name} woke it, and {name} slept until its own timer expired");
+            let what = format!("{name} sleeps until its timer expires");
+            let blame = Blame::new(CauseKind::Wait, CONCLUDED, evidence).thread(&name, pid);
+            return Label { blame, what, need: None };
+        }
         let known = "the thread that woke the task slept until its own timer expired: the sleep is no delay, \
                      or the expected moment is wrong";
         let what = format!("{} sleeps until its timer expires", self.labeller.thread(who.pid));

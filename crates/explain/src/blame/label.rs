@@ -467,8 +467,9 @@ impl Labeller<'_> {
         let state = &span.state;
         let held = "the task waited for a lock until the lock's holder released it";
         if state.pid == Some(pid) {
+            let sure = if self.late == LateKind::Blocked { POSSIBLE } else { FAINT };
             let not_yet =
-                ("has not woken the task yet", FAINT, "the task waited until another thread woke the task");
+                ("has not woken the task yet", sure, "the task waited until another thread woke the task");
             let (kind, (what, confidence, reason)) = if owner {
                 (CauseKind::Lock, ("holds the lock", CONCLUDED, held))
             } else {

@@ -349,9 +349,11 @@ impl<'o> Finder<'o> {
             }
             EventKind::Lost { events } => {
                 self.seen.lost += events.unwrap_or(1);
-                // The buffer of this CPU begins here: what waited before may have run there.
-                if is_first_of_cpu {
-                    self.tasks.values_mut().for_each(TaskTrack::forget_waits);
+                // What waited there before may have run there; if the buffer of this CPU begins here, every task may.
+                let slept_there = |track: &&mut TaskTrack| track.out.is_some_and(|out| out.cpu == event.cpu);
+                match is_first_of_cpu {
+                    true => self.tasks.values_mut().for_each(TaskTrack::forget_waits),
+                    false => self.tasks.values_mut().filter(slept_there).for_each(TaskTrack::forget_waits),
                 }
             }
             _ => {}

@@ -36,6 +36,11 @@ impl Rhythm {
         self.next += 1;
     }
 
+    /// The next run does not follow the last one.
+    pub(crate) fn pause(&mut self) {
+        self.last_ns = None;
+    }
+
     /// Number of intervals that are known, up to [`REMEMBERED`].
     pub(crate) fn known(&self) -> usize {
         self.intervals.len()

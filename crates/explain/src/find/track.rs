@@ -110,7 +110,7 @@ impl TaskTrack {
     pub(crate) fn forget_waits(&mut self) {
         (self.out, self.wake, self.unwoken, self.armed) = (None, None, None, None);
         self.ran = (0, None);
-        self.rhythm = Rhythm::default();
+        self.rhythm.pause();
     }
 
     /// Forgets latencies that ended before that moment: a task that stops at the first latency above its limit had none

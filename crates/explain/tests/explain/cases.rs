@@ -232,13 +232,16 @@ fn leaving_idle() {
 #[test]
 fn lost_events_lower_the_confidence() {
     let sure = explained(&woken(RUN)).spikes[0].cause.confidence.unwrap();
-    let lossy = explained(&woken(&format!("2000 1 stalld-9 ....... lost 17\n{RUN}")));
+    let lossy = explained(&woken(&format!("2000 0 stalld-9 ....... lost 17\n{RUN}")));
     let spike = &lossy.spikes[0];
     assert!(spike.cause.confidence.unwrap() < sure && spike.lost == 17);
     assert!(
         spike.cause.evidence.iter().any(|line| line.contains("events around this latency were lost (17)"))
     );
     assert_eq!(lossy.traces[0].lost, 17);
+    // The task may have run on its CPU meanwhile.
+    let hole = explained(&woken(&format!("2000 1 stalld-9 ....... lost 17\n{RUN}")));
+    assert_eq!((hole.spikes.len(), hole.answer), (0, whylate_core::result::ExplainAnswer::CannotTell));
 }
 
 #[test]

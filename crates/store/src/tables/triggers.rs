@@ -52,6 +52,7 @@ impl Table for MomentRow {
         Dictionary "thread" row.thread,
         Delta "due_ns" row.of_thread.due_ns,
         Delta "response_ns" row.of_thread.response_ns,
+        Delta "wait_max_ns" row.of_thread.wait_max_ns,
         Delta "typical_ns" row.of_thread.typical_ns,
         Dictionary "late" row.of_thread.late,
         Dictionary "unended" row.of_thread.unended,

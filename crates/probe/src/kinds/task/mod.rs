@@ -21,6 +21,7 @@ use crate::error::ProbeError;
 use crate::measure::{Elsewhere, Happened, Measuring, Observer, Outcome};
 use chains::{ChainWatch, WatchEnd};
 use lanes::{Counted, Lanes, Of};
+use rustix::process::{Pid, Signal, kill_process};
 use source::{KeptRecords, Source};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -34,6 +35,7 @@ use whylate_core::record::SpikeRecord;
 use whylate_core::result::{Cause, CauseKind};
 use whylate_core::{CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::facts::collect;
+use whylate_host::family::{self, Process};
 use whylate_host::{HostRoot, find_program, hotplug};
 use whylate_record::tasks::Explained;
 use whylate_sys::{clock, process, schedule};
@@ -56,6 +58,9 @@ const DIVIDED_LEAST_NS: u64 = 1_000_000;
 const SLEEPLESS_LEAST_NS: u64 = 1_000_000_000;
 /// A warning names at most this many threads.
 const NAMED_MAX: usize = 8;
+
+/// The time from SIGTERM to SIGKILL for a started program.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// How long after the last time, at `elapsed`, the results are stored again, at most after `longest`. The first intervals are
 /// short, so that a watch that is killed early has kept something.
@@ -95,12 +100,29 @@ impl Started {
 }
 
 impl Drop for Started {
+    /// Asks it and what it has started to end, and ends what has not done so in time.
     fn drop(&mut self) {
-        if !self.has_ended() {
-            // It is a child that was not waited for, so no other process can have its id.
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if self.has_ended() {
+            return;
         }
+        let own = self.0.id();
+        // The child was not waited for, so no other process can have its number.
+        let all: Vec<Process> =
+            family::descendants(own).into_iter().chain([own]).filter_map(Process::of).collect();
+        let signal = |signal: Signal| {
+            let left = all.iter().filter(|process| !process.has_ended());
+            left.filter_map(|process| Pid::from_raw(process.pid as i32)).for_each(|pid| {
+                // An error means that it has just ended.
+                let _ = kill_process(pid, signal);
+            });
+        };
+        signal(Signal::TERM);
+        let until = Instant::now() + GRACE;
+        while Instant::now() < until && !(self.has_ended() && all.iter().all(Process::has_ended)) {
+            std::thread::sleep(LOOK_EVERY);
+        }
+        signal(Signal::KILL);
+        let _ = self.0.wait();
     }
 }
 
