@@ -217,10 +217,11 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// `28 latencies in 2 events`; `None` if nothing was above the limit.
+    /// `28 latencies in 2 events (1 s or more apart)`; `None` if nothing was above the limit.
     pub fn above(&self) -> Option<String> {
         let (least, most) = if self.records_missing { ("at least ", "at most ") } else { ("", "") };
-        let events = || format!("{most}{}", counted(self.events, "event"));
+        let apart = if self.events > 1 { " (1 s or more apart)" } else { "" };
+        let events = || format!("{most}{}{apart}", counted(self.events, "event"));
         let latencies = match self.latencies {
             1 => format!("{least}1 latency"),
             number => format!("{least}{number} latencies"),

@@ -1,7 +1,7 @@
 //! The parts of a task's own work: long system calls, page faults, waits for a lock without a sleep, and the rest.
 
 use crate::blame::piece::{Blame, Piece};
-use crate::confidence::{LIKELY, POSSIBLE, RECORDED, STATED};
+use crate::confidence::{LEFT_OVER, LIKELY, POSSIBLE, RECORDED, STATED};
 use crate::time;
 use std::collections::BTreeMap;
 use whylate_core::figure::{count, nanoseconds};
@@ -157,13 +157,13 @@ fn faults_of_unknown_time(
             own.parts.push(CausePart { part, call: None, count, ns: None });
         }
         let evidence = format!(
-            "the time of {} of the task was not recorded; at {} each, {} of its work",
+            "the time of {} of the task was not recorded: at least about {} each, so {} of its work",
             faults(number),
             nanoseconds(FAULT_NS),
             nanoseconds(least_ns.min(total_ns))
         );
         let share = least_ns.min(total_ns) as f64 / response_ns.max(1) as f64;
-        add_faults(causes, place, share, POSSIBLE, evidence);
+        add_faults(causes, place, share, LEFT_OVER, evidence);
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
         let causes = divided(&activation(&[], 64, Some(Divided { calls_ns: 40_000, faults_ns: None })));
         let percent = |it: &Cause| (it.share.unwrap() * 100.0).round() as u32;
         let found: Vec<_> = causes.iter().map(|it| (it.kind, percent(it), it.confidence)).collect();
-        assert_eq!(found, [(Kind::OwnWork, 68, Some(LIKELY)), (Kind::PageFault, 32, Some(POSSIBLE))]);
+        assert_eq!(found, [(Kind::OwnWork, 68, Some(LIKELY)), (Kind::PageFault, 32, Some(LEFT_OVER))]);
         let said = causes[0].evidence.join("; ");
         assert!(said.contains("60.0 us"), "{said}");
     }

@@ -9,7 +9,8 @@
 
 use crate::confidence::{LIKELY, POSSIBLE};
 use std::collections::BTreeMap;
-use whylate_core::result::{Cause, CauseKind, CellResult, Spike};
+use whylate_core::order::InOrder;
+use whylate_core::result::{Cause, CauseKind, CellResult, LedgerRow, Spike};
 
 /// Shorter claims are not weighed: ordinary handlers take as long.
 const LEAST_NS: f64 = 50_000.0;
@@ -122,16 +123,94 @@ pub(super) fn weigh(cells: &mut [CellResult]) {
             probe.spikes.iter_mut().map(|spike| (name.clone(), spike))
         });
         let of_cell = result.spikes.iter_mut().map(|spike| (probe_of(spike), spike));
-        for (probe, spike) in of_probes.chain(of_cell) {
-            let latency_ns = spike.latency_ns;
-            for cause in std::iter::once(&mut spike.cause).chain(&mut spike.also) {
+        let mut moved = Vec::new();
+        let is_listed = std::iter::repeat(true).zip(of_probes);
+        for (is_listed, (probe, spike)) in is_listed.chain(std::iter::repeat(false).zip(of_cell)) {
+            let (latency_ns, repeat) = (spike.latency_ns, spike.repeat);
+            let series = spike.probe.clone().unwrap_or_else(|| probe.clone());
+            for (nth, cause) in std::iter::once(&mut spike.cause).chain(&mut spike.also).enumerate() {
                 let felt = Felt { cell, probe: probe.clone(), ns: length(latency_ns, cause) };
                 if let Some(stall) = place(cause).and_then(|place| seen.stall(&place, &felt)) {
+                    let (kind, actor, function) =
+                        (Some(cause.kind), cause.actor.clone(), cause.function.clone());
                     take_back(cause, &stall);
+                    if is_listed {
+                        let series = series.clone();
+                        moved.push(Moved {
+                            series,
+                            repeat,
+                            kind,
+                            actor,
+                            function,
+                            ns: felt.ns as u64,
+                            is_main: nth == 0,
+                        });
+                    }
                 }
             }
         }
+        for moved in &moved {
+            recount(&mut result.ledger, moved);
+            let repeat = result.repeats.iter_mut().find(|repeat| Some(repeat.repeat) == moved.repeat);
+            repeat.into_iter().for_each(|repeat| recount(&mut repeat.ledger, moved));
+            let responses = result.probes.iter_mut().flat_map(|probe| &mut probe.late_responses);
+            responses.for_each(|responses| recount(&mut responses.causes, moved));
+        }
     }
+}
+
+/// Time of a spike that is a stall's now: its cause before.
+struct Moved {
+    series: String,
+    repeat: Option<u32>,
+    kind: Option<CauseKind>,
+    actor: Option<String>,
+    function: Option<String>,
+    ns: u64,
+    is_main: bool,
+}
+
+/// Moves the time in the sums, too.
+fn recount(rows: &mut Vec<LedgerRow>, moved: &Moved) {
+    let is_before = |row: &LedgerRow| {
+        let identity = (&row.kind, &row.actor, &row.function);
+        row.probe == moved.series && identity == (&moved.kind, &moved.actor, &moved.function)
+    };
+    let Some(place) = rows.iter().position(is_before) else { return };
+    let (main, before) = (u64::from(moved.is_main), &mut rows[place]);
+    before.total_ns = before.total_ns.saturating_sub(moved.ns);
+    before.spikes = before.spikes.saturating_sub(1);
+    before.max_ns = before.max_ns.min(before.total_ns);
+    before.main = before.main.map(|all| all.saturating_sub(main));
+    let empty = LedgerRow {
+        kind: Some(CauseKind::HostStall),
+        actor: None,
+        function: None,
+        spikes: 0,
+        main: before.main.map(|_| 0),
+        total_ns: 0,
+        max_ns: 0,
+        ..before.clone()
+    };
+    let is_stall = |row: &&mut LedgerRow| {
+        (&row.probe, &row.kind, &row.actor, &row.function) == (&empty.probe, &empty.kind, &None, &None)
+    };
+    let add = |row: &mut LedgerRow| {
+        row.total_ns += moved.ns;
+        row.spikes += 1;
+        row.max_ns = row.max_ns.max(moved.ns);
+        row.main = row.main.map(|all| all + main);
+    };
+    match rows.iter_mut().find(is_stall) {
+        Some(row) => add(row),
+        None => {
+            let mut row = empty.clone();
+            add(&mut row);
+            rows.push(row);
+        }
+    }
+    rows.retain(|row| row.spikes > 0);
+    rows.order_by_key(|row| std::cmp::Reverse(row.total_ns));
 }
 
 fn take_back(cause: &mut Cause, stall: &Stall) {
@@ -155,7 +234,7 @@ fn take_back(cause: &mut Cause, stall: &Stall) {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::ProbeResult;
+    use whylate_core::result::{LateResponses, ProbeResult};
 
     fn spike(kind: CauseKind, function: Option<&str>, latency_ns: u64) -> Spike {
         let cause = Cause {
@@ -244,5 +323,45 @@ mod tests {
         let often: Vec<Spike> =
             (0..4).map(|_| tick()).chain([spike(CauseKind::HostStall, None, 2_000_000)]).collect();
         assert_eq!(weighed(often)[0].0, CauseKind::Irq);
+    }
+
+    #[test]
+    fn a_stall_is_moved_in_the_sums_too() {
+        let row = |kind, function: Option<&str>, total_ns, spikes| LedgerRow {
+            probe: "task/arm".to_owned(),
+            kind: Some(kind),
+            actor: Some("vi".to_owned()).filter(|_| function.is_some()),
+            function: function.map(str::to_owned),
+            spikes,
+            main: Some(spikes),
+            total_ns,
+            max_ns: total_ns / spikes.max(1),
+        };
+        let mut spikes = vec![spike(CauseKind::HostStall, None, 7_000_000); 3];
+        spikes.push(spike(CauseKind::IrqsOff, Some("vfs_read"), 7_000_000));
+        let rows = vec![
+            row(CauseKind::HostStall, None, 21_000_000, 3),
+            row(CauseKind::IrqsOff, Some("vfs_read"), 7_100_000, 2),
+        ];
+        let responses =
+            LateResponses { probe: "task/arm".to_owned(), late: 4, explained: 4, causes: rows[1..].to_vec() };
+        let probe = ProbeResult {
+            probe: "task/arm".to_owned(),
+            spikes,
+            late_responses: vec![responses],
+            ..ProbeResult::default()
+        };
+        let mut cells = [CellResult { probes: vec![probe], ledger: rows, ..CellResult::default() }];
+        weigh(&mut cells);
+        let sums = |rows: &[LedgerRow]| {
+            let one = |it: &LedgerRow| (it.kind.unwrap(), it.total_ns, it.max_ns, it.spikes, it.main);
+            rows.iter().map(one).collect::<Vec<_>>()
+        };
+        let left = (CauseKind::IrqsOff, 100_000, 100_000, 1, Some(1));
+        assert_eq!(sums(&cells[0].ledger), [(CauseKind::HostStall, 28_000_000, 7_000_000, 4, Some(4)), left]);
+        assert_eq!(
+            sums(&cells[0].probes[0].late_responses[0].causes),
+            [(CauseKind::HostStall, 7_000_000, 7_000_000, 1, Some(1)), left]
+        );
     }
 }

@@ -232,7 +232,9 @@ fn leaving_idle() {
 #[test]
 fn lost_events_lower_the_confidence() {
     let sure = explained(&woken(RUN)).spikes[0].cause.confidence.unwrap();
-    let lossy = explained(&woken(&format!("2000 0 stalld-9 ....... lost 17\n{RUN}")));
+    let lossy = explained(&woken(&format!(
+        "1900 0 idle-0 d...2.. switch idle-0:120 R > ls-5:120\n2000 0 ls-5 ....... lost 17\n{RUN}"
+    )));
     let spike = &lossy.spikes[0];
     assert!(spike.cause.confidence.unwrap() < sure && spike.lost == 17);
     assert!(

@@ -235,6 +235,10 @@ impl Lake {
                     true => {
                         "another push writes other content for this run at the same time; push again when it has ended"
                     }
+                    false if found.started_at != claim.started_at => {
+                        "the lake has another run of this name, which began at another time: push this run from a folder \
+                         of another name, or remove the other run with `--replace`"
+                    }
                     false => {
                         "the lake has other content for this run, which was continued, tagged or measured again; \
                          replace that copy with `--replace`"

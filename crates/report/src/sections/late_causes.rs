@@ -9,6 +9,8 @@ use whylate_core::result::{CauseChange, CauseDifference, RunResult};
 
 /// The most sentences of "In short".
 const SENTENCES_MAX: usize = 4;
+/// A change of a smaller part of the largest one is only listed.
+const SMALL: f64 = 0.05;
 
 pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let changed = section(
@@ -76,9 +78,12 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
     let mut changed: Vec<&CauseDifference> = run.cause_contrasts.iter().filter(|it| it.is_change()).collect();
     let size = |it: &CauseDifference| (it.ns_per_s - it.baseline_ns_per_s).abs();
     changed.order_by(|a, b| size(b).total_cmp(&size(a)));
+    // With more spikes above the threshold, every wake-up's own share of them grows.
+    let least = changed.first().map_or(0.0, |it| size(it) * SMALL);
+    let large = changed.iter().take(SENTENCES_MAX).filter(|it| size(it) >= least).count();
     let sentence = |it: &&CauseDifference| {
         let verb = it.verb();
-        let largest = it.max_ns.max(it.baseline_max_ns);
+        let largest = if verb == "adds" { it.max_ns } else { it.baseline_max_ns };
         format!(
             "{} {verb} {}: late time {} per s, spikes up to {}, in {} of {} of repeats",
             what(run, it),
@@ -89,9 +94,9 @@ pub(super) fn in_short(run: &RunResult) -> Vec<Item> {
             counted(it.blocks, "block"),
         )
     };
-    let mut sentences: Vec<String> = changed.iter().take(SENTENCES_MAX).map(sentence).collect();
-    if changed.len() > SENTENCES_MAX {
-        let more = changed.len() - SENTENCES_MAX;
+    let mut sentences: Vec<String> = changed.iter().take(large).map(sentence).collect();
+    if changed.len() > large {
+        let more = changed.len() - large;
         sentences.push(format!("{more} more {} listed below", if more == 1 { "is" } else { "are" }));
     }
     if run.cause_contrasts.is_empty() {

@@ -266,7 +266,10 @@ fn who(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
     match (!is_known, spikes == 0, run.plan.causes) {
         (false, ..) => {
             let waits = match deciding.is_some_and(waits_unseen) {
-                true => " Waits for a CPU before the thread ran were not recorded, so no share contains them.",
+                true => {
+                    " Waits for a CPU before the thread ran, and waits for locks, were not recorded, so no share contains \
+                     them. As root, whylate sees both."
+                }
                 false => "",
             };
             format!("{}; shares refer to the late time of {basis}.{waits}", culprits(&found))
