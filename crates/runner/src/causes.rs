@@ -66,7 +66,7 @@ pub fn assemble_in(run: &Folder) -> Result<RunResult, StoreError> {
 fn of_reader(reader: &Reader) -> Result<RunResult, StoreError> {
     let mut result = whylate_store::assemble(reader)?;
     let is_virtual = result.facts.environment.hypervisor.is_some();
-    combine_run(&mut result.cells, &result.warnings, is_virtual);
+    combine_run(&mut result.cells, &result.warnings, is_virtual, result.plan.deadline().map(|it| it.0));
     let target = result.plan.target.cpus.resolve(&result.facts.cpu_context(), None);
     if let (Some(fix), Ok(target)) = (&mut result.fix, target) {
         whylate_explain::advice::install(fix, &result.facts, &target);

@@ -321,7 +321,7 @@ mod tests {
         let of = |cell: &CellResult| exposure(cell, Nanos::from_micros(100)).unwrap();
         let all = of(&late_often(20, 20));
         assert_eq!((all.latencies, all.events, all.records_missing), (20, 2, false));
-        assert_eq!(all.above().unwrap(), "20 latencies in 2 events (1 s or more apart)");
+        assert_eq!(all.above().unwrap(), "20 latencies in 2 events at least 1 s apart");
         // The kept records are those of the first second: the fourth one is late, too.
         let mut cut = late_often(20, 20);
         cut.probes[0].spikes.retain(|spike| spike.at_ns < 1_000_000_000);
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(cut.latencies, 20);
         assert_eq!(
             cut.above().unwrap(),
-            format!("at least 20 latencies in at most {} events (1 s or more apart)", cut.events)
+            format!("at least 20 latencies in at most {} events at least 1 s apart", cut.events)
         );
         assert!(cut.events_per_hour_max >= all.events_per_hour_max);
         // Nothing says when they were.

@@ -192,7 +192,8 @@ impl OwnTaskWatch {
 
     /// The activations that had not ended by the last call of [`Self::poll`].
     pub fn in_progress(&self) -> Vec<Activation> {
-        self.tracks.iter().filter_map(|(thread, track)| self.open(*thread, track)).collect()
+        let meant = self.tracks.iter().filter(|(_, track)| self.target.is_named(&track.known.command));
+        meant.filter_map(|(thread, track)| self.open(*thread, track)).collect()
     }
 
     fn open(&self, thread: u32, track: &Track) -> Option<Activation> {

@@ -159,7 +159,7 @@ pub(crate) struct TaskTargetArguments {
     #[arg(long, value_name = "GROUP", group = "target", conflicts_with = "command")]
     pub(crate) cgroup: Option<String>,
     /// Starts this program and watches it with all processes that it starts, or only its threads named by --task; the
-    /// program and what it has started get SIGTERM when the watch ends, and SIGKILL 2 s later
+    /// program, if it still runs, and what it has started get SIGTERM when the watch ends, and SIGKILL 2 s later
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }

@@ -248,7 +248,12 @@ fn of_run(directory: &Path, options: &Options, part: &ExplainedPart<'_>) -> Resu
             }
         }
     }
-    combine_run(&mut run.cells, &run.warnings, guest == Some(true));
+    combine_run(
+        &mut run.cells,
+        &run.warnings,
+        guest == Some(true),
+        run.plan.deadline().map(|deadline| deadline.0),
+    );
     for cell in run.cells {
         let name = Some(cell.name);
         all.measured.extend(cell.spikes.into_iter().map(|spike| Spike { cell: name.clone(), ..spike }));

@@ -334,7 +334,7 @@ causes! {
     /// The control group of the task had used up its CPU quota.
     Quota = "quota", Scheduler, ["the control group {who} had used up its CPU quota", "the task's control group had used up its CPU quota"];
     /// The task was blocked in the kernel: on a disk, memory, or an unknown kernel lock.
-    Wait = "wait", Section, ["the task waited in {function}", "the task slept until {actor} woke it", "the task waited in the kernel"];
+    Wait = "wait", Section, ["the task waited in {function}", "the task slept until {actor} woke {delayed}", "the task waited in the kernel"];
     /// The task was running: its own work took the time.
     OwnWork = "own_work", Idle, ["{actor} did its own work", "the task did its own work, mostly in {function}", "the task did its own work"];
     /// The CPU ran below its highest frequency, at which the task's own work would have taken less time.

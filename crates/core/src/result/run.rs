@@ -217,10 +217,10 @@ pub struct Exposure {
 }
 
 impl Exposure {
-    /// `28 latencies in 2 events (1 s or more apart)`; `None` if nothing was above the limit.
+    /// `28 latencies in 2 events at least 1 s apart`; `None` if nothing was above the limit.
     pub fn above(&self) -> Option<String> {
         let (least, most) = if self.records_missing { ("at least ", "at most ") } else { ("", "") };
-        let apart = if self.events > 1 { " (1 s or more apart)" } else { "" };
+        let apart = if self.events > 1 { " at least 1 s apart" } else { "" };
         let events = || format!("{most}{}{apart}", counted(self.events, "event"));
         let latencies = match self.latencies {
             1 => format!("{least}1 latency"),

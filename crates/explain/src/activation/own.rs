@@ -35,7 +35,7 @@ pub(super) fn without_spins(pieces: Vec<Piece<()>>, activation: &Activation) -> 
     pieces
 }
 
-/// Cuts the times out of the own work in which the task was in a sleep that ended at once: no thread works there.
+/// Cuts the times out of the own work in which the task had the CPU in a sleep: no thread works there.
 pub(super) fn without_empty_sleeps(
     pieces: Vec<Piece<()>>,
     activation: &Activation,
@@ -50,8 +50,7 @@ pub(super) fn without_empty_sleeps(
             false => (Kind::Unattributed, 0.0, "an interrupt or the firmware had the CPU"),
         };
         let call_name = &call.call;
-        let evidence =
-            format!("the task was in {call_name} and did not sleep, so it had nothing to do: {who}");
+        let evidence = format!("the task had the CPU in {call_name}, where it has nothing to do: {who}");
         let blame = Blame::new(kind, confidence, evidence);
         pieces = pieces.into_iter().flat_map(|piece| cut(piece, call, &blame)).collect();
     }

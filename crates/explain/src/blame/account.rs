@@ -273,7 +273,9 @@ impl Accountant<'_> {
             }
         };
         let what = format!("waiting for {by}");
-        Label { blame: Blame::new(CauseKind::Wait, CONCLUDED, evidence).actor(by), what, need: None }
+        let delayed = Some(self.labeller.thread(who.pid));
+        let blame = Blame { delayed, ..Blame::new(CauseKind::Wait, CONCLUDED, evidence).actor(by) };
+        Label { blame, what, need: None }
     }
 
     /// The thread that is to wake the task sleeps, and its own timer is not due yet.
@@ -284,7 +286,8 @@ impl Accountant<'_> {
                 format!("the task slept until {name} woke it, and {name} slept until its own timer expired");
             let what = format!("{name} sleeps until its timer expires");
             let blame = Blame::new(CauseKind::Wait, CONCLUDED, evidence).thread(&name, pid);
-            return Label { blame, what, need: None };
+            let delayed = Some(self.labeller.thread(self.late.pid));
+            return Label { blame: Blame { delayed, ..blame }, what, need: None };
         }
         let known = "the thread that woke the task slept until its own timer expired: the sleep is no delay, \
                      or the expected moment is wrong";

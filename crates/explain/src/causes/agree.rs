@@ -141,7 +141,12 @@ fn name(cause: &Cause) -> String {
 
 /// Makes one answer for each spike that has a trace, and puts it into both. In a guest, claims are weighed against the stalls
 /// of its hypervisor. Call it once, on a run's tables and notes; the run's warnings show where its own causes come from.
-pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning], is_virtual: bool) {
+pub fn combine_run(
+    cells: &mut [CellResult],
+    warnings: &[Warning],
+    is_virtual: bool,
+    deadline_ns: Option<u64>,
+) {
     let is_from_tracefs = warnings.iter().any(|warning| warning.code == WarningCode::CausesFromTracefs);
     let from = if is_from_tracefs { CauseSource::Tracefs } else { CauseSource::Bpf };
     for cell in cells.iter_mut() {
@@ -157,7 +162,7 @@ pub fn combine_run(cells: &mut [CellResult], warnings: &[Warning], is_virtual: b
         }
     }
     if is_virtual {
-        super::hypervisor::weigh(cells);
+        super::hypervisor::weigh(cells, deadline_ns);
     }
     for cell in cells {
         for trace in &mut cell.traces {
@@ -309,8 +314,8 @@ mod tests {
         }];
         let warned = [Warning::new(WarningCode::CausesFromTracefs, "")];
         let mut from_tracefs = cells.clone();
-        combine_run(&mut from_tracefs, &warned, false);
-        combine_run(&mut cells, &[], false);
+        combine_run(&mut from_tracefs, &warned, false, None);
+        combine_run(&mut cells, &[], false, None);
         assert_eq!(from_tracefs[0].spikes[0].cause.sources, [CauseSource::Tracefs]);
         let [cell] = cells;
         assert_eq!(cell.spikes[0].cause.sources, [CauseSource::Bpf]);

@@ -10,7 +10,7 @@
 use crate::confidence::{LIKELY, POSSIBLE};
 use std::collections::BTreeMap;
 use whylate_core::order::InOrder;
-use whylate_core::result::{Cause, CauseKind, CellResult, LedgerRow, Spike};
+use whylate_core::result::{Cause, CauseKind, CellResult, LedgerRow, Spike, lasting_name};
 
 /// Shorter claims are not weighed: ordinary handlers take as long.
 const LEAST_NS: f64 = 50_000.0;
@@ -114,55 +114,50 @@ struct Stall {
     stalls: usize,
 }
 
-/// Withdraws claims that are more likely stalls of the hypervisor. Call it on the run of a guest.
-pub(super) fn weigh(cells: &mut [CellResult]) {
+/// Withdraws claims that are more likely stalls of the hypervisor. Call it on the run of a guest. `deadline_ns`: of the watched
+/// threads.
+pub(super) fn weigh(cells: &mut [CellResult], deadline_ns: Option<u64>) {
     let seen = Seen::of(cells);
     for (cell, result) in cells.iter_mut().enumerate() {
-        let of_probes = result.probes.iter_mut().flat_map(|probe| {
-            let name = &probe.probe;
-            probe.spikes.iter_mut().map(|spike| (name.clone(), spike))
-        });
-        let of_cell = result.spikes.iter_mut().map(|spike| (probe_of(spike), spike));
         let mut moved = Vec::new();
-        let is_listed = std::iter::repeat(true).zip(of_probes);
-        for (is_listed, (probe, spike)) in is_listed.chain(std::iter::repeat(false).zip(of_cell)) {
-            let (latency_ns, repeat) = (spike.latency_ns, spike.repeat);
-            let series = spike.probe.clone().unwrap_or_else(|| probe.clone());
-            for (nth, cause) in std::iter::once(&mut spike.cause).chain(&mut spike.also).enumerate() {
-                let felt = Felt { cell, probe: probe.clone(), ns: length(latency_ns, cause) };
-                if let Some(stall) = place(cause).and_then(|place| seen.stall(&place, &felt)) {
-                    let (kind, actor, function) =
-                        (Some(cause.kind), cause.actor.clone(), cause.function.clone());
-                    take_back(cause, &stall);
-                    if is_listed {
-                        let series = series.clone();
-                        moved.push(Moved {
-                            series,
-                            repeat,
-                            kind,
-                            actor,
-                            function,
-                            ns: felt.ns as u64,
-                            is_main: nth == 0,
-                        });
-                    }
-                }
+        for probe in &mut result.probes {
+            for spike in &mut probe.spikes {
+                let late = deadline_ns.filter(|deadline_ns| spike.latency_ns > *deadline_ns);
+                let of = late.and(spike.probe.clone());
+                moved.extend(
+                    weigh_one(&seen, (cell, &probe.probe), spike).into_iter().zip(std::iter::repeat(of)),
+                );
             }
         }
-        for moved in &moved {
-            recount(&mut result.ledger, moved);
-            let repeat = result.repeats.iter_mut().find(|repeat| Some(repeat.repeat) == moved.repeat);
-            repeat.into_iter().for_each(|repeat| recount(&mut repeat.ledger, moved));
+        for spike in &mut result.spikes {
+            weigh_one(&seen, (cell, &probe_of(spike)), spike);
+        }
+        for (moved, series) in &moved {
             let responses = result.probes.iter_mut().flat_map(|probe| &mut probe.late_responses);
-            responses.for_each(|responses| recount(&mut responses.causes, moved));
+            let own = responses.filter(|responses| Some(&responses.probe) == series.as_ref());
+            own.for_each(|responses| recount(&mut responses.causes, moved));
         }
     }
 }
 
-/// Time of a spike that is a stall's now: its cause before.
+/// Returns the claims of a spike that were withdrawn.
+fn weigh_one(seen: &Seen, (cell, probe): (usize, &str), spike: &mut Spike) -> Vec<Moved> {
+    let mut moved = Vec::new();
+    let latency_ns = spike.latency_ns;
+    for (nth, cause) in std::iter::once(&mut spike.cause).chain(&mut spike.also).enumerate() {
+        let felt = Felt { cell, probe: probe.to_owned(), ns: length(latency_ns, cause) };
+        if let Some(stall) = place(cause).and_then(|place| seen.stall(&place, &felt)) {
+            let actor = cause.actor.as_deref().map(lasting_name);
+            let (kind, function) = (Some(cause.kind), cause.function.clone());
+            take_back(cause, &stall);
+            moved.push(Moved { kind, actor, function, ns: felt.ns as u64, is_main: nth == 0 });
+        }
+    }
+    moved
+}
+
+/// Time of a response that is a stall's now: its cause before.
 struct Moved {
-    series: String,
-    repeat: Option<u32>,
     kind: Option<CauseKind>,
     actor: Option<String>,
     function: Option<String>,
@@ -170,45 +165,36 @@ struct Moved {
     is_main: bool,
 }
 
-/// Moves the time in the sums, too.
+/// Moves the time in the sums over late responses, too.
 fn recount(rows: &mut Vec<LedgerRow>, moved: &Moved) {
     let is_before = |row: &LedgerRow| {
-        let identity = (&row.kind, &row.actor, &row.function);
-        row.probe == moved.series && identity == (&moved.kind, &moved.actor, &moved.function)
+        (&row.kind, &row.actor, &row.function) == (&moved.kind, &moved.actor, &moved.function)
     };
     let Some(place) = rows.iter().position(is_before) else { return };
     let (main, before) = (u64::from(moved.is_main), &mut rows[place]);
+    let mut stall = LedgerRow {
+        kind: Some(CauseKind::HostStall),
+        actor: None,
+        function: None,
+        spikes: 1,
+        main: Some(main),
+        total_ns: moved.ns,
+        max_ns: moved.ns,
+        ..before.clone()
+    };
     before.total_ns = before.total_ns.saturating_sub(moved.ns);
     before.spikes = before.spikes.saturating_sub(1);
     before.max_ns = before.max_ns.min(before.total_ns);
     before.main = before.main.map(|all| all.saturating_sub(main));
-    let empty = LedgerRow {
-        kind: Some(CauseKind::HostStall),
-        actor: None,
-        function: None,
-        spikes: 0,
-        main: before.main.map(|_| 0),
-        total_ns: 0,
-        max_ns: 0,
-        ..before.clone()
-    };
-    let is_stall = |row: &&mut LedgerRow| {
-        (&row.probe, &row.kind, &row.actor, &row.function) == (&empty.probe, &empty.kind, &None, &None)
-    };
-    let add = |row: &mut LedgerRow| {
-        row.total_ns += moved.ns;
-        row.spikes += 1;
-        row.max_ns = row.max_ns.max(moved.ns);
-        row.main = row.main.map(|all| all + main);
-    };
-    match rows.iter_mut().find(is_stall) {
-        Some(row) => add(row),
-        None => {
-            let mut row = empty.clone();
-            add(&mut row);
-            rows.push(row);
-        }
+    let is_stall = |row: &LedgerRow| (row.kind, &row.actor, &row.function) == (stall.kind, &None, &None);
+    if let Some(known) = rows.iter().position(is_stall) {
+        let known = rows.swap_remove(known);
+        stall.spikes += known.spikes;
+        stall.main = known.main.map(|all| all + main);
+        stall.total_ns += known.total_ns;
+        stall.max_ns = stall.max_ns.max(known.max_ns);
     }
+    rows.push(stall);
     rows.retain(|row| row.spikes > 0);
     rows.order_by_key(|row| std::cmp::Reverse(row.total_ns));
 }
@@ -252,7 +238,7 @@ mod tests {
             probes: vec![ProbeResult { spikes, ..ProbeResult::default() }],
             ..CellResult::default()
         }];
-        weigh(&mut cells);
+        weigh(&mut cells, Some(1_000_000));
         let [cell] = cells;
         cell.probes[0].spikes.iter().map(|spike| (spike.cause.kind, spike.cause.function.clone())).collect()
     }
@@ -300,7 +286,7 @@ mod tests {
             spikes: copied,
             ..CellResult::default()
         }];
-        weigh(&mut cells);
+        weigh(&mut cells, Some(1_000_000));
         for spikes in [&cells[0].probes[0].spikes, &cells[0].spikes] {
             let is_claim = |spike: &&Spike| spike.cause.kind == CauseKind::PreemptOff;
             assert_eq!(spikes.iter().filter(is_claim).count(), 7, "{spikes:?}");
@@ -326,42 +312,53 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_moved_in_the_sums_too() {
+    fn a_stall_is_moved_in_the_sums_over_late_responses_too() {
         let row = |kind, function: Option<&str>, total_ns, spikes| LedgerRow {
             probe: "task/arm".to_owned(),
             kind: Some(kind),
-            actor: Some("vi".to_owned()).filter(|_| function.is_some()),
+            actor: Some(lasting_name("kworker/0:1")).filter(|_| function.is_some()),
             function: function.map(str::to_owned),
             spikes,
             main: Some(spikes),
             total_ns,
             max_ns: total_ns / spikes.max(1),
         };
-        let mut spikes = vec![spike(CauseKind::HostStall, None, 7_000_000); 3];
-        spikes.push(spike(CauseKind::IrqsOff, Some("vfs_read"), 7_000_000));
-        let rows = vec![
+        let of_series = |spike: Spike| Spike { probe: Some("task/arm".to_owned()), ..spike };
+        let claim = |latency_ns| {
+            let mut claim = of_series(spike(CauseKind::IrqsOff, Some("vfs_read"), latency_ns));
+            claim.cause.actor = Some("kworker/0:1".to_owned());
+            claim
+        };
+        let stall = || of_series(spike(CauseKind::HostStall, None, 7_000_000));
+        let sums = |claimed_ns, rows: &[LedgerRow]| {
+            let responses =
+                LateResponses { probe: "task/arm".to_owned(), late: 4, explained: 4, causes: rows.to_vec() };
+            let probe = ProbeResult {
+                probe: "task".to_owned(),
+                spikes: vec![stall(), stall(), stall(), claim(claimed_ns)],
+                late_responses: vec![responses],
+                ..ProbeResult::default()
+            };
+            let mut cells = [CellResult { probes: vec![probe], ..CellResult::default() }];
+            weigh(&mut cells, Some(1_000_000));
+            assert_eq!(cells[0].probes[0].spikes[3].cause.kind, CauseKind::HostStall);
+            let one = |it: &LedgerRow| (it.kind.unwrap(), it.total_ns, it.max_ns, it.spikes, it.main);
+            cells[0].probes[0].late_responses[0].causes.iter().map(one).collect::<Vec<_>>()
+        };
+        let (known, claimed) = (
             row(CauseKind::HostStall, None, 21_000_000, 3),
             row(CauseKind::IrqsOff, Some("vfs_read"), 7_100_000, 2),
-        ];
-        let responses =
-            LateResponses { probe: "task/arm".to_owned(), late: 4, explained: 4, causes: rows[1..].to_vec() };
-        let probe = ProbeResult {
-            probe: "task/arm".to_owned(),
-            spikes,
-            late_responses: vec![responses],
-            ..ProbeResult::default()
-        };
-        let mut cells = [CellResult { probes: vec![probe], ledger: rows, ..CellResult::default() }];
-        weigh(&mut cells);
-        let sums = |rows: &[LedgerRow]| {
-            let one = |it: &LedgerRow| (it.kind.unwrap(), it.total_ns, it.max_ns, it.spikes, it.main);
-            rows.iter().map(one).collect::<Vec<_>>()
-        };
+        );
         let left = (CauseKind::IrqsOff, 100_000, 100_000, 1, Some(1));
-        assert_eq!(sums(&cells[0].ledger), [(CauseKind::HostStall, 28_000_000, 7_000_000, 4, Some(4)), left]);
         assert_eq!(
-            sums(&cells[0].probes[0].late_responses[0].causes),
+            sums(7_000_000, &[known, claimed.clone()]),
+            [(CauseKind::HostStall, 28_000_000, 7_000_000, 4, Some(4)), left]
+        );
+        assert_eq!(
+            sums(7_000_000, std::slice::from_ref(&claimed)),
             [(CauseKind::HostStall, 7_000_000, 7_000_000, 1, Some(1)), left]
         );
+        let in_time = sums(900_000, &[claimed]);
+        assert_eq!(in_time, [(CauseKind::IrqsOff, 7_100_000, 3_550_000, 2, Some(2))], "it was not late");
     }
 }

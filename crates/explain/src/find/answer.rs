@@ -113,7 +113,7 @@ pub(crate) fn overran(subject: &Subject) -> String {
     let (times, longest_ns) = subject.overruns;
     let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!(
-        "the task itself ran for longer than its period {times} (at most {}), and then began its next cycle late without a \
+        "the task itself ran for longer than its period {times} (at most {}), and may then have begun its next cycle late without a \
          wake-up, which is no latency here",
         nanoseconds(longest_ns)
     )

@@ -288,6 +288,7 @@ impl<'o> Finder<'o> {
         let off_ns = event.at_ns.saturating_sub(self.seen.last_ns);
         if off_ns > TRACING_OFF_NS && self.seen.first_ns.is_some() {
             self.seen.was_off = true;
+            self.tasks.values_mut().for_each(TaskTrack::forget_run);
             if !matches!(event.kind, EventKind::Print { .. }) {
                 self.forget_mark();
             }
@@ -350,10 +351,13 @@ impl<'o> Finder<'o> {
             EventKind::Lost { events } => {
                 self.seen.lost += events.unwrap_or(1);
                 // What waited there before may have run there; if the buffer of this CPU begins here, every task may.
-                let slept_there = |track: &&mut TaskTrack| track.out.is_some_and(|out| out.cpu == event.cpu);
-                match is_first_of_cpu {
-                    true => self.tasks.values_mut().for_each(TaskTrack::forget_waits),
-                    false => self.tasks.values_mut().filter(slept_there).for_each(TaskTrack::forget_waits),
+                for track in self.tasks.values_mut() {
+                    match track.out {
+                        Some(out) if is_first_of_cpu || out.cpu == event.cpu => track.forget_waits(),
+                        None if is_first_of_cpu => track.forget_waits(),
+                        Some(_) => {}
+                        None => track.forget_run(),
+                    }
                 }
             }
             _ => {}

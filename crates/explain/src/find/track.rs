@@ -81,6 +81,11 @@ impl TaskTrack {
         *self = Self { command, priority: Some(priority), out, wake, armed, last_in, ..Self::default() };
     }
 
+    /// What the task did since that moment is not known.
+    pub(crate) fn forget_run(&mut self) {
+        self.ran = (0, None);
+    }
+
     /// It gets the CPU.
     pub(crate) fn begins(&mut self, at_ns: u64, slept: bool) {
         self.ran = (if slept { 0 } else { self.ran.0 }, Some(at_ns));
@@ -109,7 +114,8 @@ impl TaskTrack {
     /// Forgets what it waits for: it may have run unseen since then.
     pub(crate) fn forget_waits(&mut self) {
         (self.out, self.wake, self.unwoken, self.armed) = (None, None, None, None);
-        self.ran = (0, None);
+        self.last_in = None;
+        self.forget_run();
         self.rhythm.pause();
     }
 

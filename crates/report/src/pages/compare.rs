@@ -227,8 +227,8 @@ fn causes(result: &CompareResult) -> Section {
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning(
-        "late time of the spikes above the plan's `late_above`, by default half of its limit. Where no spike is, only the \
-         largest spikes of each run count: a smaller `late_above` counts all. Cells of one run are compared repeat by \
+        "late time of the spikes above the plan's `late_above`, by default half of its limit. If no spike is above it, \
+         only the largest spikes of each run count: a smaller `late_above` counts all. Cells of one run are compared repeat by \
          repeat, different runs run by run",
     );
     section.with(Table::new(columns, result.causes.iter().map(row).collect()))

@@ -81,7 +81,9 @@ fn line(trace: &RecordedTrace) -> String {
         (None, None, None) => format!("the task was {latency} late"),
     };
     let path = &trace.path;
-    let thread = trace.thread.as_ref().filter(|thread| !thread.contains(char::is_whitespace));
+    let thread = trace.thread.as_ref().filter(|thread| {
+        thread.chars().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | '.'))
+    });
     let shown =
         thread.map(|thread| format!(" (`whylate explain {path} --task {thread}`)")).unwrap_or_default();
     format!("{late}; its trace is {path}{shown}")

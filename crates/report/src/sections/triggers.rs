@@ -91,7 +91,7 @@ fn why(suspect: &TriggerSuspect, all: u64, is_partial: bool) -> String {
     let Some(thread) = &suspect.thread else {
         return format!("{of}, {}", suspect.none_late());
     };
-    let or_lock = if is_partial { ", or waited before it for a lock" } else { "" };
+    let or_lock = if is_partial { ", or it waited for a lock before" } else { "" };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}{or_lock}", it.sentence())).unwrap_or_default();
     let (was, at_most) = match suspect.wait_max_ns {
         Some(_) => ("may have been", "at most "),
@@ -141,7 +141,8 @@ fn notes(all: &[TriggerResult]) -> Vec<String> {
         ));
     }
     if all.iter().any(is_partial) {
-        notes.push("Without rights, whylate sees neither waits for locks nor who ended a sleep.".to_owned());
+        notes.push("Without rights, whylate sees neither waits for locks nor who ended a sleep. Possible waits for a CPU are compared with \
+             such waits.".to_owned());
     }
     notes.push(format!(
         "A thread was late if its longest response before the trigger exceeded {} times its median. A line \

@@ -106,7 +106,11 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     };
     let (before, after) = (middle(&first), middle(&second));
     let in_ns = |value: f64| (key.statistic.unit() == "ns").then_some(value as u64);
-    let is_log = [&first, &second, &history].into_iter().flatten().all(|value| *value > 0.0);
+    let counts = match basis(first.len(), second.len(), history.len()) {
+        Basis::History(_) => &history[..],
+        Basis::Runs | Basis::TooFew => &[],
+    };
+    let is_log = first.iter().chain(&second).chain(counts).all(|value| *value > 0.0);
     let found = effect_of(&first, &second, &history, is_log);
     let ratio = is_log.then(|| found.as_ref().map_or(after / before, |it| it.effect.exp()));
     let end = |end: Option<f64>| end.filter(|_| is_log).map(f64::exp);

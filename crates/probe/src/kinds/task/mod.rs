@@ -106,22 +106,26 @@ impl Drop for Started {
             return;
         }
         let own = self.0.id();
-        // The child was not waited for, so no other process can have its number.
-        let all: Vec<Process> =
-            family::descendants(own).into_iter().chain([own]).filter_map(Process::of).collect();
-        let signal = |signal: Signal| {
+        let mut all = Vec::new();
+        // The child was not waited for, so no other process can have its number. It comes first: it may start others again.
+        let mut signal_all = |signal: Signal| {
+            let known: Vec<u32> = all.iter().map(|process: &Process| process.pid).collect();
+            let below = known.iter().chain([&own]).flat_map(|pid| family::descendants(*pid));
+            let new = [own].into_iter().chain(below).filter(|pid| !known.contains(pid));
+            all.extend(new.filter_map(Process::of));
             let left = all.iter().filter(|process| !process.has_ended());
             left.filter_map(|process| Pid::from_raw(process.pid as i32)).for_each(|pid| {
                 // An error means that it has just ended.
                 let _ = kill_process(pid, signal);
             });
+            all.clone()
         };
-        signal(Signal::TERM);
+        let asked = signal_all(Signal::TERM);
         let until = Instant::now() + GRACE;
-        while Instant::now() < until && !(self.has_ended() && all.iter().all(Process::has_ended)) {
+        while Instant::now() < until && !(self.has_ended() && asked.iter().all(Process::has_ended)) {
             std::thread::sleep(LOOK_EVERY);
         }
-        signal(Signal::KILL);
+        signal_all(Signal::KILL);
         let _ = self.0.wait();
     }
 }

@@ -107,7 +107,8 @@ impl MomentCandidate {
             late: self.is_late(),
             unended: is_unended,
             // Without the kernel's programs some waits are not seen, also those of which the kernel counts nothing.
-            wait_max_ns: self.activation.wait_max_ns.or(self.activation.is_partial.then_some(0)),
+            wait_max_ns: { self.activation.wait_max_ns.or(self.activation.is_partial.then_some(0)) }
+                .map(|ns| ns.min(self.activation.response_ns())),
             ..TriggerThread::default()
         }
     }
