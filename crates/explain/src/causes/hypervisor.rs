@@ -358,7 +358,7 @@ mod tests {
             sums(7_000_000, std::slice::from_ref(&claimed)),
             [(CauseKind::HostStall, 7_000_000, 7_000_000, 1, Some(1)), left]
         );
-        let in_time = sums(900_000, &[claimed]);
-        assert_eq!(in_time, [(CauseKind::IrqsOff, 7_100_000, 3_550_000, 2, Some(2))], "it was not late");
+        let punctual = sums(900_000, &[claimed]);
+        assert_eq!(punctual, [(CauseKind::IrqsOff, 7_100_000, 3_550_000, 2, Some(2))], "it was not late");
     }
 }
