@@ -297,6 +297,7 @@ pub(super) fn count(result: &ExplainResult) -> String {
         (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
         (_, 0, _) => format!("No latency above {threshold} was found{}.", covered(&result.traces)),
         (_, 1, _) => format!("1 latency{above}."),
+        (_, found, 1) => format!("{found} latencies{above}; the largest is explained."),
         (_, found, shown) if found > shown => {
             format!("{found} latencies{above}; the {shown} largest are explained.")
         }
