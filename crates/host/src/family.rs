@@ -33,7 +33,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// `None` if there is none, or only a zombie.
+    /// The process with that number. `None` if no process has it, or if the process is a zombie.
     pub fn of(pid: u32) -> Option<Self> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         living_parent(&text)?;

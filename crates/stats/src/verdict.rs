@@ -300,8 +300,7 @@ fn longest_with_waits(cells: &[CellResult]) -> Option<u64> {
     if tasks().any(|task| task.get(DOUBT_MAX_NS) > task.get(UNSEEN_MAX_NS)) {
         return None;
     }
-    let tasks = tasks();
-    tasks.filter(|task| task.has_unseen_waits()).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
+    tasks().filter(|task| task.has_unseen_waits()).filter_map(|task| task.get(UNSEEN_MAX_NS)).max()
 }
 
 fn without_limit(cells: &[CellResult], earlier: &[EarlierMaximum], missing: &[String]) -> Judgement {

@@ -144,9 +144,7 @@ fn programs_that_fork_and_become_others_have_the_functions_of_what_they_became()
     let Some(path) = victim(folder.path(), "step", &["-O1", "-fno-omit-frame-pointer"]) else { return };
     let line = format!("(exec {0} 300) & exec env {0} 300", path.display());
     let Some(own) = own_work_of(&folder, &["--task", "victim"], &["sh", "-c", &line]) else { return };
-    // While other programs use both CPUs, some have a single sample, which names no function.
-    let named: Vec<Value> = own.iter().filter(|cause| !cause["function"].is_null()).cloned().collect();
-    assert!(named.len() * 2 >= own.len() && share(&named, has_callers) >= 0.9, "{own:#?}");
+    assert!(share(&own, has_callers) >= 0.8, "{own:#?}");
 }
 
 /// A program of `tests/victims` that needs no compiler.

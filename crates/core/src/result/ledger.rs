@@ -42,7 +42,9 @@ impl LedgerRow {
         LateTime { kind, actor, function, ns: 0.0, largest_ns: 0.0, spikes: 0, main: 0, share: 0.0 }.name()
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Adds a row of the same cause.
+    pub fn add(&mut self, other: &Self) {
+        self.main = self.main.zip(other.main).map(|(one, other)| one.saturating_add(other));
         self.spikes = self.spikes.saturating_add(other.spikes);
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.max_ns = self.max_ns.max(other.max_ns);

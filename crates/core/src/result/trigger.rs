@@ -92,11 +92,6 @@ impl TriggerThread {
     /// An activation that is longer than this many times the median is late.
     pub const LATE: f64 = 1.5;
 
-    /// How many times its median it is.
-    pub fn ratio(&self) -> Option<f64> {
-        self.typical_ns.map(|typical_ns| self.response_ns as f64 / typical_ns.max(1) as f64)
-    }
-
     /// `control took 4.10 ms instead of 1.00 ms: preempted by thief`.
     pub fn sentence(&self) -> String {
         let typical =

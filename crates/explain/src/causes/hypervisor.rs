@@ -10,7 +10,7 @@
 use crate::confidence::{LIKELY, POSSIBLE};
 use std::collections::BTreeMap;
 use whylate_core::order::InOrder;
-use whylate_core::result::{Cause, CauseKind, CellResult, LedgerRow, Spike, lasting_name};
+use whylate_core::result::{Cause, CauseKind, CellResult, LateResponses, LedgerRow, Spike, lasting_name};
 
 /// Shorter claims are not weighed: ordinary handlers take as long.
 const LEAST_NS: f64 = 50_000.0;
@@ -119,23 +119,18 @@ struct Stall {
 pub(super) fn weigh(cells: &mut [CellResult], deadline_ns: Option<u64>) {
     let seen = Seen::of(cells);
     for (cell, result) in cells.iter_mut().enumerate() {
-        let mut moved = Vec::new();
         for probe in &mut result.probes {
             for spike in &mut probe.spikes {
-                let late = deadline_ns.filter(|deadline_ns| spike.latency_ns > *deadline_ns);
-                let of = late.and(spike.probe.clone());
-                moved.extend(
-                    weigh_one(&seen, (cell, &probe.probe), spike).into_iter().zip(std::iter::repeat(of)),
-                );
+                let moved = weigh_one(&seen, (cell, &probe.probe), spike);
+                let is_late = deadline_ns.is_some_and(|deadline_ns| spike.latency_ns > deadline_ns);
+                let is_own = |it: &&mut LateResponses| is_late && spike.probe.as_ref() == Some(&it.probe);
+                for responses in probe.late_responses.iter_mut().filter(is_own) {
+                    moved.iter().for_each(|moved| recount(&mut responses.causes, moved));
+                }
             }
         }
         for spike in &mut result.spikes {
             weigh_one(&seen, (cell, &probe_of(spike)), spike);
-        }
-        for (moved, series) in &moved {
-            let responses = result.probes.iter_mut().flat_map(|probe| &mut probe.late_responses);
-            let own = responses.filter(|responses| Some(&responses.probe) == series.as_ref());
-            own.for_each(|responses| recount(&mut responses.causes, moved));
         }
     }
 }
@@ -188,11 +183,7 @@ fn recount(rows: &mut Vec<LedgerRow>, moved: &Moved) {
     before.main = before.main.map(|all| all.saturating_sub(main));
     let is_stall = |row: &LedgerRow| (row.kind, &row.actor, &row.function) == (stall.kind, &None, &None);
     if let Some(known) = rows.iter().position(is_stall) {
-        let known = rows.swap_remove(known);
-        stall.spikes += known.spikes;
-        stall.main = known.main.map(|all| all + main);
-        stall.total_ns += known.total_ns;
-        stall.max_ns = stall.max_ns.max(known.max_ns);
+        stall.add(&rows.swap_remove(known));
     }
     rows.push(stall);
     rows.retain(|row| row.spikes > 0);
@@ -220,7 +211,7 @@ fn take_back(cause: &mut Cause, stall: &Stall) {
 mod tests {
     use super::*;
     use whylate_core::CpuId;
-    use whylate_core::result::{LateResponses, ProbeResult};
+    use whylate_core::result::ProbeResult;
 
     fn spike(kind: CauseKind, function: Option<&str>, latency_ns: u64) -> Spike {
         let cause = Cause {

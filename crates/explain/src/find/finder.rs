@@ -352,11 +352,10 @@ impl<'o> Finder<'o> {
                 self.seen.lost += events.unwrap_or(1);
                 // What waited there before may have run there; if the buffer of this CPU begins here, every task may.
                 for track in self.tasks.values_mut() {
-                    match track.out {
-                        Some(out) if is_first_of_cpu || out.cpu == event.cpu => track.forget_waits(),
-                        None if is_first_of_cpu => track.forget_waits(),
-                        Some(_) => {}
-                        None => track.forget_run(),
+                    if is_first_of_cpu || track.out.is_some_and(|out| out.cpu == event.cpu) {
+                        track.forget_waits();
+                    } else if track.out.is_none() {
+                        track.forget_run();
                     }
                 }
             }

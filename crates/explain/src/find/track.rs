@@ -105,7 +105,7 @@ impl TaskTrack {
         }
     }
 
-    /// The priority with which it runs, if it was a real-time task before and is none any more.
+    /// The priority of a task that was a real-time task before and is an ordinary task now.
     pub(crate) fn no_longer_realtime(&self, priority: Option<i32>) -> Option<i32> {
         let was_realtime = self.priority.is_some_and(|before| before < PRIORITY_NORMAL);
         priority.filter(|priority| was_realtime && *priority >= PRIORITY_NORMAL)

@@ -106,28 +106,29 @@ impl Drop for Started {
             return;
         }
         let own = self.0.id();
-        let mut all = Vec::new();
-        // The child was not waited for, so no other process can have its number. It comes first: it may start others again.
-        let mut signal_all = |signal: Signal| {
-            let known: Vec<u32> = all.iter().map(|process: &Process| process.pid).collect();
-            let below = known.iter().chain([&own]).flat_map(|pid| family::descendants(*pid));
-            let new = [own].into_iter().chain(below).filter(|pid| !known.contains(pid));
-            all.extend(new.filter_map(Process::of));
-            let left = all.iter().filter(|process| !process.has_ended());
-            left.filter_map(|process| Pid::from_raw(process.pid as i32)).for_each(|pid| {
-                // An error means that it has just ended.
-                let _ = kill_process(pid, signal);
-            });
-            all.clone()
-        };
-        let asked = signal_all(Signal::TERM);
+        let mut family = Vec::new();
+        signal_family(own, &mut family, Signal::TERM);
         let until = Instant::now() + GRACE;
-        while Instant::now() < until && !(self.has_ended() && asked.iter().all(Process::has_ended)) {
+        while Instant::now() < until && !(self.has_ended() && family.iter().all(Process::has_ended)) {
             std::thread::sleep(LOOK_EVERY);
         }
-        signal_all(Signal::KILL);
+        signal_family(own, &mut family, Signal::KILL);
         let _ = self.0.wait();
     }
+}
+
+/// Signals a child that was not waited for, so that no other process has its number, and then all that it and its `known`
+/// descendants have started since.
+fn signal_family(child: u32, known: &mut Vec<Process>, signal: Signal) {
+    let before: Vec<u32> = known.iter().map(|process| process.pid).collect();
+    let below = before.iter().chain([&child]).flat_map(|pid| family::descendants(*pid));
+    let new = [child].into_iter().chain(below).filter(|pid| !before.contains(pid));
+    known.extend(new.filter_map(Process::of));
+    let left = known.iter().filter(|process| !process.has_ended());
+    left.filter_map(|process| Pid::from_raw(process.pid as i32)).for_each(|pid| {
+        // An error means that it has just ended.
+        let _ = kill_process(pid, signal);
+    });
 }
 
 fn target(plan: &TaskPlan, host: &HostRoot) -> Result<TaskTarget, ProbeError> {
