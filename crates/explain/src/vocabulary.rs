@@ -13,6 +13,18 @@ pub(crate) const STILL_AT_WORK: &str =
 /// The actor of a non-maskable interrupt.
 pub(crate) const NMI: &str = "NMI";
 
+const PREEMPTED_BY: &str = " (preempted by ";
+
+/// The actor of a wait for a thread that another one preempted.
+pub(crate) fn preempted(thread: &str, by: &str) -> String {
+    format!("{thread}{PREEMPTED_BY}{by})")
+}
+
+/// The thread that has to leave the CPU for an actor to end: `hog` of `logger (preempted by hog)`.
+pub(crate) fn preempting(actor: &str) -> Option<&str> {
+    Some(actor.strip_suffix(')')?.rsplit_once(PREEMPTED_BY)?.1)
+}
+
 /// Devices of interrupt lines that are each CPU's own timer, on architectures without a separate timer interrupt: arm64 and
 /// RISC-V.
 const LOCAL_TIMERS: [&str; 2] = ["arch_timer", "riscv-timer"];

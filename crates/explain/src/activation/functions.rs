@@ -61,13 +61,18 @@ pub(super) fn name(causes: &mut [Cause], pieces: &[Piece<()>], activation: &Acti
         }
         here.stacks.iter().any(|stack| stack.contains(found.0)).then_some((long, found))
     });
-    // What all of its samples show says more than what its long activations have in common, if ordinary activations never do it, or
-    // if it is a function that the common one called.
-    let common = among.map(|(_, (frame, _))| frame);
+    // What its own samples show says more than what its long activations have in common: where all of them show it and ordinary
+    // activations never do, or where the common function called it and all of them show it, or ordinary activations run it anyway.
+    let common = among.as_ref().map(|(_, found)| *found);
+    let is_usual =
+        |it: Weights| usual.zip(it.ordinary_ns).is_some_and(|(usual, ns)| ns * 2 >= usual.sampled_ns);
     let only_here = (here.stacks.len() >= ONLY_HERE_LEAST).then(|| hottest(&functions, &here)).flatten();
     let only_here = only_here.filter(|(frame, weights)| {
-        let is_called = common.is_some_and(|common| here.calls(common, frame));
-        weights.all == here.stacks.len() && (weights.ordinary_ns == Some(0) || is_called)
+        let is_called = common.is_some_and(|(common, _)| here.calls(common, frame));
+        match weights.all == here.stacks.len() {
+            true => weights.ordinary_ns == Some(0) || is_called,
+            false => is_called && weights.all >= SAMPLES_LEAST && common.is_some_and(|it| is_usual(it.1)),
+        }
     });
     match among {
         Some((_, found)) if only_here.is_some_and(|it| it.0 != found.0) => {
@@ -108,9 +113,10 @@ impl Sampled<'_> {
         named.count() * 2 > self.stacks.len()
     }
 
-    /// Whether the first function has called the second one in each of the samples.
+    /// Whether the first function has called the second one in each of the samples that show the second one.
     fn calls(&self, caller: &Frame, callee: &Frame) -> bool {
-        self.stacks.iter().all(|stack| order(stack, callee, caller) == Some(Ordering::Less))
+        let mut shown = self.stacks.iter().filter(|stack| stack.contains(callee));
+        shown.all(|stack| order(stack, callee, caller) == Some(Ordering::Less))
     }
 
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
@@ -466,6 +472,13 @@ mod tests {
         let alone = Habits { long: long.clone(), ..Habits::default() };
         let deeper = compared_with(&["plan loop main"; 2], Some(alone));
         assert_eq!(deeper.function.as_deref(), Some("plan"), "the long ones have only its callers in common");
+        let three_of_four = [["write log loop main"; 3].as_slice(), &["loop main"]].concat();
+        let most = compared_with(&three_of_four, Some(Habits { long: long.clone(), ..habits.clone() }));
+        assert_eq!(
+            most.function.as_deref(),
+            Some("write"),
+            "ordinary activations also run loop all the time"
+        );
         let mut compiled = stack("code+1 loop main");
         compiled[0].is_named = false;
         let long = Profile { stacks: vec![compiled; 12], sampled_ns: 40_000 };

@@ -3,6 +3,7 @@
 
 use crate::blame::piece::Blame;
 use crate::segments::{Activity, Recording};
+use crate::vocabulary;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::order::InOrder;
 use whylate_core::recording::{Activation, Stage, Thread};
@@ -49,7 +50,7 @@ pub(super) fn inverted(
         _ => format!("{name}, for which the task waited, for {taken}"),
     };
     let evidence = format!("{}; {command} (thread {pid}) preempted {what}", blame.evidence);
-    Blame { actor: Some(format!("{name} (preempted by {command})")), evidence: evidence.into(), ..blame }
+    Blame { actor: Some(vocabulary::preempted(&name, &command)), evidence: evidence.into(), ..blame }
 }
 
 /// The threads that ran within the stage on the CPU on which `holder` had been preempted, and for how long.

@@ -15,7 +15,7 @@ pub use install::install;
 pub use profile::{Profile, profile};
 pub use removes::removes;
 
-use crate::vocabulary::ANOTHER_CPU;
+use crate::vocabulary::{self, ANOTHER_CPU};
 use std::collections::BTreeMap;
 use table::{ROWS, Row};
 use whylate_core::cpus::CpuSelector;
@@ -294,17 +294,22 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
     // A process that sends interrupts to the CPUs that its threads use sends none to a CPU that they leave.
     const KINDS: [CauseKind; 5] =
         [CauseKind::Thread, CauseKind::PreemptOff, CauseKind::IrqsOff, CauseKind::Lock, CauseKind::Ipi];
+    let preempting =
+        |cause: &FixCause| cause.actor.as_deref().and_then(vocabulary::preempting).map(str::to_owned);
     let named = |cause: &'_ &FixCause| {
-        let actor = cause.actor.as_deref().unwrap_or_default();
+        let preempting = preempting(cause);
+        let actor = preempting.as_deref().or(cause.actor.as_deref()).unwrap_or_default();
         // Workers follow their work.
         let is_moved_otherwise = ["kworker", OWN, ANOTHER_CPU].iter().any(|first| actor.starts_with(first));
-        KINDS.iter().any(|kind| kind.name() == cause.kind)
+        (preempting.is_some() || KINDS.iter().any(|kind| kind.name() == cause.kind))
             && !actor.is_empty()
             && !is_moved_otherwise
             && !is_of_chain(cause, situation)
     };
     let arms_of = |cause: &FixCause| {
-        let actor = cause.actor.clone().unwrap_or_default();
+        let preempting = preempting(cause);
+        let runs_first = preempting.is_some() || cause.kind == CauseKind::Thread.name();
+        let actor = preempting.or_else(|| cause.actor.clone()).unwrap_or_default();
         let reason = caused_reason(&[cause], situation.causes);
         let of = |name: &str, kind: TreatmentKind, more: f64| {
             let answers = vec![cause.kind.clone()];
@@ -315,7 +320,7 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
         let elsewhere =
             (!actor.starts_with(IRQ_THREAD)).then(|| of("affinity", TreatmentKind::Affinity(plan), 0.1));
         // An ordinary task delays a real-time one by its CPU and its locks, not by its priority.
-        let below = (cause.kind == CauseKind::Thread.name()).then(|| {
+        let below = runs_first.then(|| {
             let (policy, priority) = (ThreadPolicy::Fifo, Some(1));
             let plan = PriorityPlan { thread: actor.clone(), policy, priority, nice: None };
             of("priority", TreatmentKind::Priority(plan), 0.0)

@@ -2,6 +2,7 @@
 
 use super::IRQ_THREAD;
 use super::table::ROWS;
+use crate::vocabulary;
 use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, TreatmentKind};
 use whylate_core::result::{CauseKind, CellResult, FixArm, FixCause, FixGoal, LedgerRow, lasting_name};
@@ -37,7 +38,8 @@ pub fn removes(arms: &mut [FixArm], cell: &CellResult, goal: &FixGoal, least: f6
 
 /// A treatment for one actor answers everything that this actor does: a cause may return under the name of another kind.
 fn may_remove(arm: &FixArm, row: &LedgerRow) -> bool {
-    let actor = row.actor.as_deref().unwrap_or_default();
+    let named = row.actor.as_deref().unwrap_or_default();
+    let actor = vocabulary::preempting(named).unwrap_or(named);
     match &arm.treatment.kind {
         TreatmentKind::Affinity(plan) => actor == lasting_name(&plan.process),
         TreatmentKind::CpuQuota(plan) => actor == lasting_name(&plan.process),
@@ -78,6 +80,7 @@ mod tests {
             row(CauseKind::Steal, "", 9_000_000),
             row(CauseKind::Thread, "thief", 600),
             row(CauseKind::PreemptOff, "thief", 100),
+            row(CauseKind::Lock, "logger (preempted by thief)", 80),
             row(CauseKind::Irq, "irq 4 (ttyS0)", 200),
             row(CauseKind::Thread, "kworker", 90),
             row(CauseKind::PageFault, "", 10),
@@ -96,7 +99,7 @@ mod tests {
         let goal: FixGoal = "timer p99".parse().unwrap();
         removes(&mut arms, &cell, &goal, 0.05);
         let names = |nth: usize| arms[nth].removes.join(", ");
-        assert_eq!(names(0), "preempt off: thief, thread: thief");
+        assert_eq!(names(0), "lock: logger (preempted by thief), preempt off: thief, thread: thief");
         assert_eq!(names(1), "irq: irq 4 (ttyS0)");
         assert_eq!(names(2), "thread: kworker");
         assert_eq!(names(3), "", "a hundredth of the late time does not matter");

@@ -318,6 +318,10 @@ fn a_thread_that_has_the_cpu_is_sent_elsewhere_or_below() {
     assert_eq!(ids(&arms), ["shield", "workqueue-mask"]);
     let (arms, _) = proposed(vec![spike(CauseKind::PreemptOff, Some("rustc"), 5_000)], &[]);
     assert_eq!(ids(&arms), ["affinity-rustc", "shield"]);
+    for kind in [CauseKind::Lock, CauseKind::Wait] {
+        let (arms, _) = proposed(vec![spike(kind, Some("logger (preempted by hog)"), 5_000)], &[]);
+        assert_eq!(ids(&arms)[..2], ["affinity-hog", "priority-hog"], "the one that has the CPU: {arms:?}");
+    }
     let both = [CauseKind::PreemptOff, CauseKind::IrqsOff].map(|kind| spike(kind, Some("rustc"), 5_000));
     let (arms, _) = proposed(both.to_vec(), &[]);
     assert_eq!(ids(&arms), ["shield", "affinity-rustc"]);

@@ -13,6 +13,8 @@ use whylate_core::result::{
 
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
+/// A cause without a known difference is shown if it has at least this part of the late time on one side.
+const CAUSE_SHARE_LEAST: f64 = 0.05;
 /// What the figures of the table are; those of `whylate report` are different.
 const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of \
     its worst CPU. For several runs, both are medians over the runs; for another tool's file, both are the \
@@ -231,7 +233,22 @@ fn causes(result: &CompareResult) -> Section {
          only the largest spikes of each run count: a smaller `late_above` counts all. Cells of one run are compared repeat by \
          repeat, different runs run by run",
     );
-    section.with(Table::new(columns, result.causes.iter().map(row).collect()))
+    let is_shown = |it: &&CauseDifference| {
+        !matches!(it.change, CauseChange::Same | CauseChange::CannotTell)
+            || it.share.max(it.baseline_share) >= CAUSE_SHARE_LEAST
+    };
+    let (shown, small): (Vec<&CauseDifference>, Vec<&CauseDifference>) =
+        result.causes.iter().partition(is_shown);
+    let table =
+        |causes: &[&CauseDifference]| Table::new(columns.clone(), causes.iter().copied().map(row).collect());
+    let title = format!(
+        "Causes of less than {}, without a known difference: {}",
+        share(CAUSE_SHARE_LEAST),
+        small.len()
+    );
+    let line = format!("{title} (--details lists them)");
+    let folded = Section::new("", title).with(table(&small)).unless_empty();
+    section.with(table(&shown)).with_all(folded.into_iter().map(|it| it.depth(Depth::Brief(line.clone()))))
 }
 
 /// The values themselves, one per run or repeat.
