@@ -57,7 +57,7 @@ found AS (
     FROM silent_boards AS s
     JOIN boards AS b ON s.host = b.host AND s.plan = b.plan
     UNION ALL
-    SELECT 'incomplete' AS alarm, host, plan, mismatches AS what, CASE WHEN age <> 1 THEN 0.0 END AS measured,
+    SELECT 'incomplete' AS alarm, host, plan, coalesce(nullif(mismatches, ''), reason) AS what, CASE WHEN age <> 1 THEN 0.0 END AS measured,
         CASE WHEN age <> 1 THEN 0.0 END AS allowed, run
     FROM placed
     WHERE age = 1 AND (verdict = 'incomplete' OR coalesce(mismatches, '') <> '')

@@ -233,7 +233,7 @@ SELECT host, plan, run_count, silent_days, usual_days, greatest(1 / 24.0, 3.0 * 
 FROM silences
 WHERE silent_days > greatest(1 / 24.0, 3.0 * usual_days);
 
--- The labels of the machines in the farm file when their runs were pushed: a row for each label of a run. EACH_WORD stands
+-- The labels of the machines in the farm file when their runs were pushed, and tags of runs: a row for each. EACH_WORD stands
 -- for the function of the engine that makes a row of each word of a text.
 CREATE VIEW run_labels AS
 WITH words AS (

@@ -12,7 +12,8 @@ use whylate_stats::changes;
 /// The columns of [`history_of`], in addition to those of the question `boards`.
 const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, \
     r.started_s AS started_s, r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, \
-    r.verdict AS verdict, r.mismatches AS mismatches, r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
+    r.verdict AS verdict, CASE WHEN r.verdict = 'incomplete' AND coalesce(r.mismatches, '') = '' THEN r.reason ELSE r.mismatches END AS mismatches, \
+    r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
     q.probe AS probe, max(CASE WHEN q.quantile = 0.5 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p50_ns, \
     max(CASE WHEN q.quantile = 0.99 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p99_ns, \
     max(CASE WHEN q.quantile = 0.999 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p999_ns, \
@@ -24,7 +25,7 @@ const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.st
     CASE WHEN count(q.corrected_ns) = count(*) THEN 'corrected' ELSE 'recorded' END AS kind \
     FROM runs AS r LEFT JOIN quantiles AS q ON r.host = q.host AND r.run = q.run WHERE r.host = ";
 const HISTORY_END: &str = " GROUP BY r.host, r.plan, r.run, r.started_at, r.started_s, r.kernel, r.architecture, \
-    r.processor, r.verdict, r.mismatches, r.labels, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
+    r.processor, r.verdict, r.reason, r.mismatches, r.labels, r.limit_ns, r.max_ns, q.cell, q.probe ORDER BY started_s, run, cell, probe";
 
 /// The columns of quantiles that leave missed periods out.
 const RECORDED: [&str; 4] = ["p50_recorded_ns", "p99_recorded_ns", "p999_recorded_ns", "p9999_recorded_ns"];

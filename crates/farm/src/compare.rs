@@ -1,6 +1,7 @@
 //! Compares two groups of runs over all boards of a lake. Each board is compared only with itself if possible.
 
 use crate::engine::AnswerRows;
+use crate::lake::TAG;
 use crate::verify::begins;
 use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::result::{FarmComparison, FarmEffect, RunSearch, RunState, RunSummary, SearchError};
@@ -61,7 +62,11 @@ pub fn compare_groups(
             figures: None,
             host: row.text("host"),
             kernel: row.text("kernel"),
-            tags: row.words("labels"),
+            tags: row
+                .words("labels")
+                .iter()
+                .map(|word| word.strip_prefix(TAG).unwrap_or(word).to_owned())
+                .collect(),
             note: None,
         };
         let (is_first, is_second) = (first.has(&run), second.has(&run));

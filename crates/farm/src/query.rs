@@ -291,7 +291,7 @@ pub fn answers(
         true => error,
         false => FarmError::WithDamage(Box::new(error), Damaged::said(&damaged, lake.url())),
     };
-    if engine == Engine::Spark && !damaged.is_empty() {
+    if engine == Engine::Spark && damaged.iter().any(|it| !it.is_missing()) {
         let why = "Spark reads whole folders, and some objects in these folders are damaged: ask DuckDB";
         return Err(named(FarmError::Engine(engine.name(), why.to_owned())));
     }

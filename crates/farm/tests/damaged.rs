@@ -51,6 +51,14 @@ fn a_damaged_object_of_a_run_is_named_and_all_others_are_answered_from() {
         let said = whylate_farm::answer(Engine::Spark, &lake, None, QUANTILES, Wait::default).unwrap_err();
         assert!(said.to_string().contains(name), "{what}: {said}");
     }
+    fs::remove_file(&object).unwrap();
+    let now = answer(Engine::DuckDb, &lake, QUANTILES).unwrap();
+    assert_eq!(objects(&now), [name], "it is missing");
+    assert_eq!(now.rows, without(&before, |host, run| (host, run) == ("b", "night-004")));
+    let run = lake.find("b/night-004").unwrap();
+    let causes = folder.path().join("lake").join(name.replace("quantiles", "causes"));
+    fs::remove_file(&causes).unwrap();
+    assert_eq!(lake.check(&run).unwrap_err().len(), 2, "each damaged object is listed");
     let runs = answer(Engine::DuckDb, &lake, "SELECT host, run FROM runs").unwrap();
     assert!(runs.damaged.is_empty(), "what a question does not use is not looked at: {runs:?}");
     fs::write(&object, &whole).unwrap();

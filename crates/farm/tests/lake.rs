@@ -11,6 +11,7 @@ use whylate_core::Plan;
 use whylate_core::plan::Source;
 use whylate_core::result::RunState;
 use whylate_farm::{AnswerRows, Asked, Engine, FarmError, FarmFile, Lake, Push, library};
+use whylate_store::Labels;
 use whylate_testing::{Need, skip};
 
 /// The statement of docs/FARM.md that makes one file for each table.
@@ -392,4 +393,10 @@ fn a_farm_file_gives_labels_and_the_kernel_of_its_machines() {
     let stranger = with("b", true, None);
     assert!(stranger.is_stranger && stranger.mismatches.is_empty(), "{:?}", stranger.mismatches);
     assert_eq!(manifest(), "soc=n100");
+    for (tags, labels) in [(&["new", "two words"][..], "soc=n100 tag=new tag=two_words"), (&[], "soc=n100")] {
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        Labels { tags, note: None }.write(&run).unwrap();
+        with("a", true, None);
+        assert_eq!(manifest(), labels);
+    }
 }

@@ -18,9 +18,16 @@ pub(crate) fn read(lines: &ToolLines<'_>) -> Result<Imported, Problem> {
     let threads: Vec<ThreadLine> = threads.collect();
     // cyclictest prints each line of a thread again and again: only the last one counts.
     let last = threads.iter().rev().take(series.len());
-    let remarks = std::iter::once(remark.to_owned()).chain(maybe_nanoseconds(last)).collect();
+    let unit = match threads.is_empty() {
+        true => series.iter().filter_map(|it| it.mean_ns).find(|it| *it > MEAN_MAX_NS).map(mean_remark),
+        false => maybe_nanoseconds(last),
+    };
+    let remarks = std::iter::once(remark.to_owned()).chain(unit).collect();
     Ok(Imported { probe: "timer", series, remarks, ..Imported::default() })
 }
+
+/// A histogram alone does not say the interval: with a mean above cyclictest's default one, the unit is doubtful.
+const MEAN_MAX_NS: f64 = 1e6;
 
 /// The numbers behind `start`, one for each thread.
 fn summary<T: std::str::FromStr>(
@@ -130,6 +137,13 @@ fn maybe_nanoseconds<'l>(threads: impl IntoIterator<Item = &'l ThreadLine>) -> O
         thread.figures.mean_ns.filter(|mean_ns| *mean_ns > f64::from(us) * 1000.0).map(|_| us)
     })?;
     Some(nanoseconds_remark(interval_us.into()))
+}
+
+fn mean_remark(mean_ns: f64) -> String {
+    format!(
+        "the mean latency is {}: the figures may be nanoseconds (-N), and are read as microseconds",
+        nanoseconds(mean_ns as u64)
+    )
 }
 
 pub(crate) fn nanoseconds_remark(interval_us: u64) -> String {

@@ -1,6 +1,7 @@
 //! From a plan to what it means on this machine: CPUs, sizes, thresholds; and which cells cannot run here, and why.
 
 use crate::error::RunError;
+use whylate_core::figure::nanoseconds;
 use whylate_core::plan::{
     CellPlan, LoadPlan, Policy, ProbePlan, Samples, StallPlan, Threshold, TreatmentKind,
 };
@@ -10,6 +11,7 @@ use whylate_host::HostRoot;
 use whylate_load::{Load, LoadError, LoadSpec};
 use whylate_probe::{LaneSpec, Options, ProbeKind, ProbeSpec, resolve};
 use whylate_record::check_tracer;
+use whylate_stats::WATCHED_MIN_NS;
 use whylate_stats::summary::SPIKES_KEPT;
 
 /// The length from which the noise-floor check counts a gap.
@@ -94,12 +96,25 @@ pub fn prepare(plan: Plan, facts: Facts, strict: bool) -> Result<Experiment, Run
     let options = ProbeOptions { spikes_kept: SPIKES_KEPT, strict };
     let PreparedProbes { groups, mut warnings } = prepare_probes(&plan, &target, &facts, options)?;
     let noise_floor = noise_floor(&plan, &target, &facts, &mut warnings);
+    warnings.extend(too_short(&plan));
     let cells: Vec<PreparedCell> = plan
         .cell
         .iter()
         .map(|cell| PreparedCell::new(cell.clone(), loads(cell, &plan, &target, &facts)))
         .collect();
     Experiment { plan, target, probes: groups, noise_floor, cells, warnings, facts }.with_something_to_run()
+}
+
+/// A plan with a limit that measures for a shorter time than a pass needs.
+fn too_short(plan: &Plan) -> Option<Warning> {
+    let measured_ns = plan.duration.0.saturating_mul(plan.repeats.into());
+    (plan.limit.is_some() && measured_ns < WATCHED_MIN_NS).then(|| {
+        let (measured, needed) = (nanoseconds(measured_ns), nanoseconds(WATCHED_MIN_NS));
+        let text = format!(
+            "the plan cannot pass: it measures for {measured} in each cell, and a pass needs {needed}"
+        );
+        Warning::new(WarningCode::TooShortToPass, text)
+    })
 }
 
 /// The settings of probes that are not part of a plan's probes.
@@ -300,6 +315,20 @@ mod tests {
         assert_eq!(other_cpus("0-3"), ["0,3", "0,3", "3"]);
         // No CPU is left for the histograms: run them on the CPU of a probe.
         assert_eq!(other_cpus("0-2"), ["0", "0", "2"]);
+    }
+
+    #[test]
+    fn a_plan_with_a_limit_that_is_too_short_to_pass_is_reported() {
+        let is_reported = |head: &str| {
+            let text = format!(
+                "name = \"t\"\nrepeats = 2\n{head}[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\n"
+            );
+            let plan = Plan::parse(&Source { name: "t.toml", text: &text }, &[]).unwrap();
+            too_short(&plan).is_some()
+        };
+        assert!(is_reported("duration = \"400ms\"\nlimit = \"5ms\"\n"));
+        assert!(!is_reported("duration = \"500ms\"\nlimit = \"5ms\"\n"));
+        assert!(!is_reported("duration = \"400ms\"\n"), "only a limit makes a verdict of pass or fail");
     }
 
     fn experiment(tracers: &[&str], more: &str) -> Experiment {

@@ -18,22 +18,25 @@ use whylate_core::text;
 
 /// The most plans and machines whose newest run is shown.
 const RUNS_MAX: usize = 20;
-const HEAD: &str = "\
-# HELP whylate_latency_seconds Quantiles of the newest complete run of a plan; each is from the CPU with the largest value.
-# TYPE whylate_latency_seconds gauge
-# HELP whylate_run_verdict Always 1; the label `verdict` has the verdict of the newest complete run.
-# TYPE whylate_run_verdict gauge
-# HELP whylate_run_started_timestamp_seconds When the newest complete run began.
-# TYPE whylate_run_started_timestamp_seconds gauge
-# HELP whylate_run_limit_seconds The limit of the newest complete run.
-# TYPE whylate_run_limit_seconds gauge
-# HELP whylate_run_over_limit_events Latencies above the limit in the newest complete run; those less than 1 s apart count as one event.
-# TYPE whylate_run_over_limit_events gauge
-# HELP whylate_newest_run_state Always 1; the labels have state and verdict of the newest run, complete or not.
-# TYPE whylate_newest_run_state gauge
-# HELP whylate_newest_run_started_timestamp_seconds When the newest run began, complete or not.
-# TYPE whylate_newest_run_started_timestamp_seconds gauge
-";
+/// The metrics in order, all of them gauges, each with what it means.
+const METRICS: [(&str, &str); 7] = [
+    (
+        "whylate_latency_seconds",
+        "Quantiles of the newest complete run of a plan; each is from the CPU with the largest value.",
+    ),
+    ("whylate_run_verdict", "Always 1; the label `verdict` has the verdict of the newest complete run."),
+    ("whylate_run_started_timestamp_seconds", "When the newest complete run began."),
+    ("whylate_run_limit_seconds", "The limit of the newest complete run."),
+    (
+        "whylate_run_over_limit_events",
+        "Latencies above the limit in the newest complete run; those less than 1 s apart count as one event.",
+    ),
+    (
+        "whylate_newest_run_state",
+        "Always 1; the labels have state and verdict of the newest run, complete or not.",
+    ),
+    ("whylate_newest_run_started_timestamp_seconds", "When the newest run began, complete or not."),
+];
 
 /// Reads one quantile.
 type Figure = fn(&Quantiles) -> u64;
@@ -49,17 +52,27 @@ pub(crate) async fn metrics(State(site): State<Arc<Site>>) -> Result<Response, R
         Ok((all.map(|run| name_of(Path::new(&run.path))).collect::<Vec<_>>(), states))
     });
     let (newest, states) = newest.await?;
-    let mut text = format!("{HEAD}{states}");
+    let mut samples = states;
     for run in newest {
         let figures = page_text(&site, "metrics", vec![run], |site, names| {
             names.iter().map(|name| Ok(figures(&site.source.run(&site.open(name)?)?))).collect()
         });
         // One run that cannot be read does not suppress the figures of the others.
         if let Ok(figures) = figures.await {
-            text.push_str(&figures);
+            samples.push_str(&figures);
         }
     }
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4")], by_metric(&samples)).into_response())
+}
+
+/// The samples of each metric behind its head, as the text format wants them.
+fn by_metric(samples: &str) -> String {
+    let its = |(name, help): (&str, &str)| {
+        let own = samples.lines().filter(|line| line.split('{').next() == Some(name));
+        let own: String = own.map(|line| format!("{line}\n")).collect();
+        format!("# HELP {name} {help}\n# TYPE {name} gauge\n{own}")
+    };
+    METRICS.into_iter().map(its).collect()
 }
 
 /// The first run of each plan on each machine.
@@ -148,7 +161,7 @@ pub fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, states};
+    use super::{METRICS, by_metric, escaped, states};
     use whylate_core::result::{RunState, RunSummary, Verdict};
 
     #[test]
@@ -184,6 +197,20 @@ mod tests {
         assert!(
             began.contains("whylate_newest_run_started_timestamp_seconds{plan=\"nightly\",host=\"a\"} 1793")
         );
+    }
+
+    #[test]
+    fn the_samples_of_a_metric_are_together() {
+        let runs = |plan: &str| {
+            let [(first, _), (second, _), ..] = METRICS;
+            format!("{first}{{plan=\"{plan}\"}} 1\n{second}{{plan=\"{plan}\"}} 2\n")
+        };
+        let text = by_metric(&(runs("a") + &runs("b")));
+        let names =
+            text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('{').next().unwrap());
+        let [(first, _), (second, _), ..] = METRICS;
+        assert_eq!(names.collect::<Vec<_>>(), [first, first, second, second]);
+        assert_eq!(text.matches("# TYPE").count(), METRICS.len());
     }
 
     #[test]

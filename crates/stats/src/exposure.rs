@@ -14,7 +14,7 @@ use whylate_core::{CpuId, Nanos, SeriesName};
 /// Latencies above the limit that are less than this apart are one event.
 const APART_NS: u64 = 1_000_000_000;
 /// The least measured time that a pass needs in each cell,
-const WATCHED_MIN_NS: u64 = 1_000_000_000;
+pub const WATCHED_MIN_NS: u64 = 1_000_000_000;
 /// and the least samples of a probe that has a task of its own.
 const SAMPLES_MIN: u64 = 100;
 const NS_PER_HOUR: f64 = 3.6e12;

@@ -34,7 +34,7 @@ pub use answers::{answers, so_far};
 pub use comparisons::{comparisons, contrasts, contrasts_of_cells};
 pub use copies::copy_choice;
 pub use error::StatsError;
-pub use exposure::watched_ns;
+pub use exposure::{WATCHED_MIN_NS, watched_ns};
 pub use histogram::Histogram;
 pub use idle::idle_exits;
 pub use largest::Largest;

@@ -33,7 +33,7 @@ pub struct LakeTable {
 pub struct LakeWords<'a> {
     /// Requests that the run does not meet.
     pub mismatches: &'a [String],
-    /// The machine's labels, `KEY=VALUE` separated by spaces.
+    /// The labels of machine and run, `KEY=VALUE` separated by spaces.
     pub labels: &'a str,
 }
 

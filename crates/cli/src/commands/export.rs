@@ -28,7 +28,25 @@ pub(super) fn execute(arguments: &ExportArguments) -> Result<Ending> {
         }
     };
     report::deliver(arguments.output.as_deref(), &text)?;
+    if let Some(why) = no_rows(arguments, &text) {
+        output::message(&why);
+    }
     Ok(Ending::Pass)
+}
+
+/// Why a table has only its heading.
+fn no_rows(arguments: &ExportArguments, text: &str) -> Option<String> {
+    if !matches!(arguments.to, RunForm::Csv) || text.lines().nth(1).is_some() {
+        return None;
+    }
+    let why = match arguments.table {
+        TableChoice::Ledger => {
+            ": no spike with a cause is above `late_above`, by default half of the plan's limit; \
+             a smaller `late_above` counts more spikes"
+        }
+        _ => "",
+    };
+    Some(format!("whylate: this table has no rows{why}"))
 }
 
 /// A measurement in a file: from `whylate measure --json` or another tool.

@@ -151,9 +151,9 @@ fn list(lake: &Lake, check: bool) -> Result<Ending> {
         }
         match lake.check(run) {
             Ok(bytes) => output::print(&format!("{run}: {}, undamaged", figure::bytes(bytes)))?,
-            Err(error) => {
-                damaged += 1;
-                output::message(&format!("whylate: {error}"));
+            Err(errors) => {
+                damaged += errors.len();
+                errors.iter().for_each(|error| output::message(&format!("whylate: {error}")));
             }
         }
     }

@@ -10,6 +10,10 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// The number of bytes of a table in which its worst row is looked for.
 const TABLE_BYTES: u64 = 64 << 20;
 
+/// How whylate's own JSON begins, in its first lines.
+const OWN: &str = "\"format\": \"whylate.";
+const OWN_LINES: usize = 3;
+
 /// Files that are neither trace, log nor result: how they begin, what they are, what to do.
 const OTHERS: &[(&[u8], &str, &str)] = &[
     (b"%PDF", "a PDF", "give the text or the data that the PDF was made from"),
@@ -125,7 +129,12 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
         .or_else(|| std::str::from_utf8(begin.get(..begin.len().saturating_sub(3))?).ok());
     let start = begin.trim_ascii_start();
     let found = OTHERS.iter().find(|(mark, ..)| begin.starts_with(mark) || start.starts_with(mark));
+    let is_own =
+        |text: &str| text.starts_with('{') && text.lines().take(OWN_LINES).any(|line| line.contains(OWN));
     let (what, to_do) = match (found, text) {
+        (_, Some(text)) if is_own(text.trim_start()) => {
+            ("JSON of whylate".to_owned(), "give the run directory that the JSON was made from")
+        }
         (Some((_, what, to_do)), _) => ((*what).to_owned(), *to_do),
         (None, _) if begin.is_empty() => ("an empty file".to_owned(), "check whether the recording worked"),
         (None, None) => match parse::open(path) {
@@ -159,4 +168,16 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
 /// The same for a file.
 pub(super) fn unknown_file(path: &Path) -> Option<String> {
     Some(unknown(path, &head(path, HEAD_BYTES)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_of_whylate_is_no_json_of_another_tool() {
+        let said = |text: &str| unknown(Path::new("a.json"), text.as_bytes());
+        assert!(said("{\n  \"format\": \"whylate.run/1\",\n").contains("directory"));
+        assert!(!said("{\n  \"format\": \"other.run/1\",\n").contains("directory"));
+    }
 }

@@ -54,6 +54,8 @@ codes! {
         "mark where the work begins and ends (--begin, --end), or count each period (--per-period) or each wake-up (--per-wakeup) as one piece of work";
     /// Watched threads did not sleep during the watch, so none of their activations has ended.
     NeverSlept = "never-slept", "mark where the work begins and ends (--begin, --end)";
+    /// The plan measures for a shorter time than a pass needs: even without a latency above the limit, the verdict is `incomplete`.
+    TooShortToPass = "too-short-to-pass", "increase `duration` or `repeats`";
     /// The watched command ended with an error: the figures may cover only a part of its work.
     CommandFailed = "command-failed";
     /// Some watched threads are ordinary tasks that use timers: the kernel may let these timers expire late.

@@ -2,10 +2,11 @@
 //! figures from one with a changed bit (DuckDB compares no checksums). The objects that a question needs are
 //! therefore compared with their own checksums before an engine is asked.
 
-use super::Lake;
 use super::mirror::files_below;
+use super::{Lake, LakeRun, MANIFEST};
 use crate::error::FarmError;
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,9 @@ use whylate_store::check_lake_table;
 /// At most this number of damaged objects is named one by one.
 const NAMED_MAX: usize = 20;
 
+/// What is wrong with an object that a manifest lists and the lake lacks.
+pub(super) const MISSING: &str = "it is missing";
+
 /// An object of a lake that an answer lacks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Damaged {
@@ -23,6 +27,11 @@ pub struct Damaged {
 }
 
 impl Damaged {
+    /// Whether no reader meets it.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.what == MISSING
+    }
+
     /// Lines for the reader of an answer: the objects that it lacks, and what to do about them; empty if there are
     /// none.
     pub fn said(all: &[Self], lake: &str) -> Vec<String> {
@@ -44,12 +53,60 @@ impl Damaged {
 }
 
 impl Lake {
-    /// The damaged objects of `tables`, by name. New objects of a bucket are fetched into `cache` first.
+    /// The damaged and the missing objects of `tables`, by name. New objects of a bucket are fetched into `cache` first.
     pub(crate) fn find_damaged(
         &self,
         cache: Option<&Path>,
         tables: &[&str],
     ) -> Result<Vec<Damaged>, FarmError> {
+        // A push writes the manifest last: the objects of these runs are all there, and are listed afterwards.
+        let runs = self.runs()?;
+        let mut found = self.find_broken(cache, tables)?;
+        found.extend(self.find_missing(&runs, self.place(cache), tables)?);
+        found.order();
+        Ok(found)
+    }
+
+    /// The objects that manifests list and the lake lacks.
+    fn find_missing(
+        &self,
+        runs: &[LakeRun],
+        place: &Path,
+        tables: &[&str],
+    ) -> Result<Vec<Damaged>, FarmError> {
+        let own = |name: &str| -> Option<LakeRun> {
+            let (folders, file) = name.rsplit_once('/')?;
+            let host = folders.split('/').find_map(|folder| folder.strip_prefix("host="))?;
+            Some(LakeRun { host: host.to_owned(), run: file.strip_suffix(".parquet")?.to_owned() })
+        };
+        let mut suspects: BTreeMap<&LakeRun, Vec<String>> = BTreeMap::new();
+        for folder in tables.iter().map(|table| format!("table={table}/")) {
+            let there: BTreeSet<LakeRun> =
+                names_below(place, &folder).filter_map(|name| own(&name)).collect();
+            for run in runs.iter().filter(|run| !there.contains(run)) {
+                suspects.entry(run).or_default().push(folder.clone());
+            }
+        }
+        let mut found = Vec::new();
+        for (run, folders) in suspects {
+            match self.manifest(run) {
+                Ok(manifest) => {
+                    let names = manifest.objects.into_iter().map(|object| object.name);
+                    let missing = names.filter(|name| folders.iter().any(|folder| name.starts_with(folder)));
+                    found.extend(missing.map(|object| Damaged { object, what: MISSING.to_owned() }));
+                }
+                Err(FarmError::Damaged(_, what)) => {
+                    found.push(Damaged { object: run.object(MANIFEST), what });
+                }
+                // A push is replacing it.
+                Err(FarmError::Refused(..)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    fn find_broken(&self, cache: Option<&Path>, tables: &[&str]) -> Result<Vec<Damaged>, FarmError> {
         let Some(cache) = cache else { return Ok(damaged(self.folder(), tables)) };
         self.mirror(cache, tables)?;
         let found = damaged(cache, tables);

@@ -80,13 +80,16 @@ struct Manifest {
     #[serialize_always]
     #[serde(default)]
     mismatches: Option<Vec<String>>,
-    /// The machine's labels in the farm file: `KEY=VALUE` separated by spaces.
+    /// The machine's labels in the farm file and the run's tags: `KEY=VALUE` separated by spaces.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     labels: String,
     /// Where an earlier version put the rows of its tables: `MONTH/DIGEST` below [`MERGED`].
     merged: Option<String>,
     objects: Vec<LakeObject>,
 }
+
+/// The label of a run's tags.
+pub(crate) const TAG: &str = "tag=";
 
 /// One object, by its name in the lake.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

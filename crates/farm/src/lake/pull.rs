@@ -1,5 +1,6 @@
 //! Fetches runs from the lake.
 
+use super::damage::MISSING;
 use super::{
     ARCHIVE, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, MonthManifest, archive, hexadecimal,
 };
@@ -61,8 +62,17 @@ impl Lake {
     }
 
     /// Reads every object of a run and compares it with the manifest; returns the bytes read.
-    pub fn check(&self, run: &LakeRun) -> Result<u64, FarmError> {
-        self.check_objects(&self.manifest(run)?.objects)
+    ///
+    /// # Errors
+    /// One for each damaged object.
+    pub fn check(&self, run: &LakeRun) -> Result<u64, Vec<FarmError>> {
+        let manifest = self.manifest(run).map_err(|error| vec![error])?;
+        let checked = manifest.objects.iter().map(|object| self.check_objects(std::slice::from_ref(object)));
+        let (read, damaged): (Vec<_>, Vec<_>) = checked.partition(Result::is_ok);
+        match damaged.is_empty() {
+            true => Ok(read.into_iter().flatten().sum()),
+            false => Err(damaged.into_iter().filter_map(Result::err).collect()),
+        }
     }
 
     /// Reads every object of the months that an earlier version merged, and compares it with the month's manifest.
@@ -88,7 +98,7 @@ impl Lake {
         Ok(objects.iter().map(|object| object.bytes).sum())
     }
 
-    fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
+    pub(super) fn manifest(&self, run: &LakeRun) -> Result<Manifest, FarmError> {
         let name = run.object(MANIFEST);
         let text = self.runtime.block_on(self.read(&name))?;
         let Some(text) = text else {
@@ -112,7 +122,7 @@ impl Lake {
                 let what = format!("it has {} bytes, not {}", found.size, object.bytes);
                 Err(self.damaged(&object.name, &what))
             }
-            Err(object_store::Error::NotFound { .. }) => Err(self.damaged(&object.name, "it is missing")),
+            Err(object_store::Error::NotFound { .. }) => Err(self.damaged(&object.name, MISSING)),
             Err(error) => Err(self.storage(&object.name, error)),
         }
     }

@@ -1,8 +1,8 @@
 //! Brings runs into the lake.
 
 use super::{
-    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, archive, is_plain,
-    sha256,
+    ARCHIVE, CLAIM, Claim, FORMAT, Lake, LakeObject, LakeRun, MANIFEST, MERGED, Manifest, TAG, archive,
+    is_plain, sha256,
 };
 use crate::error::{At as _, FarmError};
 use crate::farm_file::FarmFile;
@@ -15,7 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use whylate_core::result::{RunResult, RunState};
-use whylate_store::{Folder, LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables};
+use whylate_store::{
+    Folder, Labels, LakeTable, LakeWords, Reader, RunInfo, StoreError, assemble, lake_tables,
+};
 
 /// Larger objects are sent in parts of this size.
 const PART_BYTES: usize = 8 << 20;
@@ -65,6 +67,14 @@ fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
     }
 }
 
+/// A machine's labels, and the run's tags as `tag=TAG`.
+fn with_tags(labels: &str, tags: &[String]) -> String {
+    let own = labels.split_whitespace().filter(|word| !word.starts_with(TAG)).map(str::to_owned);
+    let tags =
+        tags.iter().map(|tag| format!("{TAG}{}", tag.split_whitespace().collect::<Vec<_>>().join("_")));
+    own.chain(tags).collect::<Vec<_>>().join(" ")
+}
+
 impl Lake {
     /// Brings a run into the lake. An interrupted push continues where it stopped; a run that is in the lake already
     /// stays unchanged, and one that was continued since replaces its earlier part.
@@ -93,6 +103,7 @@ impl Lake {
             Some(host) => host.labels(),
             None => self.runtime.block_on(self.labels_of(&run))?,
         };
+        let labels = with_tags(&labels, &Labels::read(&folder)?.tags);
         let words = LakeWords { mismatches: &differs, labels: &labels };
         let tables = lake_tables(&reader, result.as_ref(), &words)?;
         if !is_plain(&run.run) {

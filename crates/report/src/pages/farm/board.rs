@@ -56,7 +56,9 @@ fn missing(board: &FarmBoard) -> Vec<crate::section::Item> {
     let has =
         has.map(|it| format!("{} {} {}", shortened(&it.plan), shortened(&it.cell), shortened(&it.probe)));
     sentences(
-        ["No complete run has the requested series. The board has these:".to_owned()].into_iter().chain(has),
+        ["No complete run has the requested series. All runs, complete or not, have these:".to_owned()]
+            .into_iter()
+            .chain(has),
     )
 }
 
@@ -77,7 +79,7 @@ fn table(runs: &[(&str, &FarmRun)]) -> Section {
         Column::number("max"),
         Column::text("kernel").importance(4),
         Column::text("run").importance(3),
-        Column::text("differs from the request").wraps().importance(3),
+        Column::text("missing, or different from the request").wraps().importance(3),
     ];
     let row = |(plan, run): &(&str, &FarmRun)| {
         let (_, word, tone) = state(run.verdict);

@@ -91,7 +91,7 @@ fn sentence(alarm: &FarmAlarm) -> String {
         ("regression", Some((factor, _))) => {
             format!("{what}: p99.9 of the newest 5 runs is {factor:.2} times p99.9 before a lasting change")
         }
-        ("incomplete", _) => format!("the newest run differs from what was requested: {what}"),
+        ("incomplete", _) => format!("the newest run is incomplete: {what}"),
         ("probe", _) => format!("{what} is not in the newest run"),
         ("exposure", Some((measured, allowed))) => format!(
             "the newest 5 runs measured for {} together; {} is expected",
