@@ -191,6 +191,9 @@ pub struct ExplainedTrace {
     /// Latencies above the threshold, each once; only `--top` of them are explained. The wake-up that ends a counted sleep is
     /// a part of it.
     pub spikes_found: u64,
+    /// Wake-ups without a switch to the task that may have been late: there may be more latencies than `spikes_found`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wakeups_unseen: u64,
     /// Sleeps above the threshold for which the trace shows no timer of the task, no lock and no page fault. Only
     /// `--what blocked` counts and explains them.
     #[serde(default, skip_serializing_if = "is_zero")]

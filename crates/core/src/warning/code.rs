@@ -332,6 +332,8 @@ codes! {
     NoWakeups = "no-wakeups";
     /// Output of the command could not be kept.
     OutputLost = "output-lost", "free disk space, or choose another place";
+    /// A trace lacks switches to the task after some of its wake-ups: there may be more and longer latencies.
+    RunsUnseen = "runs-unseen";
     /// The task of a trace ran for longer than its period: its latencies leave out what its own work delayed.
     OwnOverruns = "own-overruns";
     /// The pattern for the load's rate matched no line of the command's output: the load has no rate.

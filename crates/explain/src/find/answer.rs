@@ -119,6 +119,20 @@ pub(crate) fn overran(subject: &Subject) -> String {
     )
 }
 
+/// What records every switch.
+pub(crate) const SWITCHES: &str = "record sched:sched_switch on all CPUs, with a larger buffer; some kernels do not trace each switch away \
+    from the idle task";
+
+/// Wake-ups whose end is not in the trace.
+pub(crate) fn unseen(subject: &Subject) -> String {
+    let (unseen, most_ns) = subject.unseen;
+    let wakeups = if unseen == 1 { "wake-up" } else { "wake-ups" };
+    format!(
+        "after {unseen} {wakeups}, the trace shows no switch to the task, which may have been late by at most {}",
+        nanoseconds(most_ns)
+    )
+}
+
 /// Why a late moment may have gone unseen.
 fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> Option<String> {
     let (seen, facts) = (&finder.seen, &info.facts);
@@ -153,6 +167,9 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
             "the task was woken {} us before the end of the trace and had not run again by then",
             subject.waits_ns / 1000
         ));
+    }
+    if subject.unseen.1 > options.least_ns() {
+        return Some(format!("{}: {SWITCHES}", unseen(subject)));
     }
     if subject.overruns.0 > 0 {
         return Some(format!("{}: {WATCH}", overran(subject)));

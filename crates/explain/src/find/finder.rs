@@ -316,11 +316,12 @@ impl<'o> Finder<'o> {
             EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } => {
                 self.seen.wakeups += 1;
                 // It holds no lock, so no priority is inherited: this is its own.
+                let known = (self.least_ns, self.seen.timer_starts > 0);
                 let track = self.task(task.pid, Some(task.command), Some(task.priority));
                 let unwoken = track.unwoken.take();
                 // A task that has not run yet was asleep since before the trace.
                 if track.out.is_some() || track.last_in.is_none() {
-                    track.woken(event.at_ns, matches!(event.kind, EventKind::Wakeup { .. }));
+                    track.woken(event.at_ns, matches!(event.kind, EventKind::Wakeup { .. }), known);
                 } else if let Some(ran) = unwoken {
                     self.seen.skews.take(ran, event);
                 }
@@ -329,7 +330,8 @@ impl<'o> Finder<'o> {
                 self.seen.timer_starts += 1;
                 let sleeper = self.hints.of(function, reader) == Hint::WakesSleeper;
                 if let Some(pid) = event.pid.filter(|pid| sleeper && *pid != 0 && !event.context.hard_irq) {
-                    self.task(pid, event.command, None).armed = Some((expires_ns, event.at_ns));
+                    let track = self.task(pid, event.command, None);
+                    (track.armed, track.has_timers) = (Some((expires_ns, event.at_ns)), true);
                 }
             }
             EventKind::TimerExpire { now_ns, .. } => self.clock.observe(event.at_ns, now_ns),
@@ -471,7 +473,12 @@ impl<'o> Finder<'o> {
     /// `priority` is the task's own.
     fn leave(&mut self, pid: u32, command: Option<Name>, priority: Option<i32>, out: Out) {
         if pid != 0 {
+            let (least_ns, by_lines, timers) = (self.least_ns, self.by_lines, self.seen.timer_starts > 0);
             let track = self.task(pid, command, priority);
+            if let Some((woken_ns, _)) = track.wake.filter(|_| !by_lines) {
+                track.ran_unseen(woken_ns, out.at_ns, least_ns, timers);
+                track.armed = track.armed.filter(|(_, armed_ns)| *armed_ns > woken_ns);
+            }
             track.ends(out.at_ns, out.state);
             track.out = Some(out);
             track.wake = None;

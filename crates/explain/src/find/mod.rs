@@ -127,6 +127,7 @@ impl Found {
             also_late: self.also_late.clone(),
             wakeups: self.subject.wakeups,
             spikes_found: if explained == 0 { 0 } else { self.spikes.max(explained) },
+            wakeups_unseen: self.subject.unseen.0,
             waits_left_out: self.left_out,
             covered_ns: self.seen.covered_ns().filter(|_| info.resolution_ns > 0),
             lost: answer::lost(&self.seen, info),

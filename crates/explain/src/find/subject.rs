@@ -41,6 +41,9 @@ pub(crate) struct Subject {
     pub(crate) inferred: u64,
     /// How often one of its threads ran without a sleep for longer than its period, and for how long at most.
     pub(crate) overruns: (u64, u64),
+    /// Wake-ups, or sleeps if these are requested, without a switch to the task that may have been late, and the longest time until it
+    /// ran or was woken again.
+    pub(crate) unseen: (u64, u64),
     /// How long one of its threads has been waiting at the end of the trace.
     pub(crate) waits_ns: u64,
     /// The longest of these waits, as a late moment that did not end.
@@ -60,6 +63,11 @@ impl Subject {
         self.unknown += track.unknown;
         self.inferred += track.inferred;
         self.overruns = (self.overruns.0 + track.overruns.0, self.overruns.1.max(track.overruns.1));
+        let unseen = match options.what {
+            Some(LateWhat::Blocked) => track.unseen_sleeps,
+            _ => track.unseen,
+        };
+        self.unseen = (self.unseen.0 + unseen.0, self.unseen.1.max(unseen.1));
         let waits = track.waits_since_ns().map_or(0, |since| finder.seen.last_ns.saturating_sub(since));
         self.waits_ns = self.waits_ns.max(waits);
         let is_wanted = options.what.is_none_or(|what| what == LateWhat::Wakeup);

@@ -39,11 +39,17 @@ pub(crate) struct TaskTrack {
     /// Since when and where it runs, if it slept before and no wake-up was seen.
     pub(crate) unwoken: Option<(u64, CpuId)>,
     pub(crate) armed: Option<(u64, u64)>,
+    /// It has set a timer to sleep until.
+    pub(crate) has_timers: bool,
     pub(crate) last_in: Option<(u64, CpuId, u64)>,
     /// How long it has run since its last sleep, and since when it has the CPU.
     ran: (u64, Option<u64>),
     /// How often it ran without a sleep for longer than its period, and for how long at most.
     pub(crate) overruns: (u64, u64),
+    /// Wake-ups without a switch to it that may have been late, and the longest time until it ran or was woken again.
+    pub(crate) unseen: (u64, u64),
+    /// The same of sleeps in the middle of its work, from their begin on.
+    pub(crate) unseen_sleeps: (u64, u64),
 }
 
 /// How a task left the CPU.
@@ -105,6 +111,25 @@ impl TaskTrack {
         }
     }
 
+    /// It was woken, and had run by `at_ns` without a switch to it.
+    pub(crate) fn ran_unseen(&mut self, woken_ns: u64, at_ns: u64, least_ns: u64, timers: bool) {
+        let add = |(count, most): &mut (u64, u64), from_ns: u64| {
+            let ns = at_ns.saturating_sub(from_ns);
+            if ns > least_ns {
+                (*count, *most) = (*count + 1, ns.max(*most));
+            }
+        };
+        add(&mut self.unseen, woken_ns);
+        if let Some(out) = self.out.filter(|out| self.is_in_work(out.state, timers)) {
+            add(&mut self.unseen_sleeps, out.at_ns);
+        }
+    }
+
+    /// Whether a sleep is a part of its work, and not the wait for its next period.
+    fn is_in_work(&self, state: TaskState, timers: bool) -> bool {
+        matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none())
+    }
+
     /// The priority of a task that was a real-time task before and is an ordinary task now.
     pub(crate) fn no_longer_realtime(&self, priority: Option<i32>) -> Option<i32> {
         let was_realtime = self.priority.is_some_and(|before| before < PRIORITY_NORMAL);
@@ -141,11 +166,14 @@ impl TaskTrack {
     }
 
     /// Takes a wake-up. A runnable task is not woken again: if it is, it ran and slept unseen in between.
-    pub(crate) fn woken(&mut self, at_ns: u64, is_over: bool) {
+    pub(crate) fn woken(&mut self, at_ns: u64, is_over: bool, (least_ns, timers): (u64, bool)) {
         match &mut self.wake {
             Some((_, over)) if !*over => *over = is_over,
             wake => {
                 let before = wake.replace((at_ns, is_over));
+                if let Some((woken_ns, _)) = before {
+                    self.ran_unseen(woken_ns, at_ns, least_ns, timers);
+                }
                 self.armed = self.armed.filter(|(_, armed_ns)| before.is_none_or(|(at, _)| *armed_ns > at));
             }
         }
@@ -190,7 +218,6 @@ impl TaskTrack {
             let kind = LateKind::Preempted { cpu: out.cpu, for_lesser: out.for_lesser };
             return Some(late(out_ns, ExpectedFrom::Interrupted, 0, kind));
         }
-        let blocked = matches!(state, TaskState::Blocked('D')) || (timers && self.armed.is_none());
         let wake = self.wake.map(|(at_ns, _)| at_ns);
         let woken = wake.unwrap_or(actual_ns);
         if let Some((expires_ns, armed_ns)) = self.armed
@@ -201,11 +228,14 @@ impl TaskTrack {
             return Some(late(expected, ExpectedFrom::Timer, error, LateKind::Wakeup));
         }
         // Its timer is on another CPU, so this sleep is part of its work.
-        if blocked && (realtime || options.what == Some(LateWhat::Blocked)) {
+        let is_in_work = self.is_in_work(state, timers);
+        if is_in_work && (realtime || options.what == Some(LateWhat::Blocked) || options.task.is_some()) {
             let blocked = late(out_ns, ExpectedFrom::Interrupted, 0, LateKind::Blocked);
             return Some(Late { woken_ns: wake, ..blocked });
         }
+        // A task with timers waits for its next period by a timer.
         if self.armed.is_none()
+            && !(is_in_work && self.has_timers)
             && let Some(period) = self.period_ns(options)
             && let expected = out_ns.saturating_add(period)
             && expected <= woken

@@ -91,6 +91,7 @@ fn completed(
         (trace.answer, trace.answer_reason) = (ExplainAnswer::Found, None);
     }
     result.warnings = warn::warnings(&result.traces[0], &found.seen, needs, &spikes);
+    result.warnings.extend(warn::unseen(&found.subject, result.traces[0].answer));
     result.warnings.extend(warn::overruns(&found.subject, result.traces[0].answer));
     result.warnings.extend(warn::cpus(reader.info(), &found.seen));
     result.warnings.extend(warn::contradictions(reader.info(), &found.seen, &spikes));

@@ -18,6 +18,12 @@ pub(crate) fn overruns(subject: &Subject, answer: ExplainAnswer) -> Option<Warni
     is_more.then(|| Warning::with_fix(WarningCode::OwnOverruns, answer::overran(subject), answer::WATCH))
 }
 
+/// Wake-ups without a switch to the task, if latencies were found; otherwise the answer says the same.
+pub(crate) fn unseen(subject: &Subject, answer: ExplainAnswer) -> Option<Warning> {
+    let is_more = subject.unseen.0 > 0 && answer == ExplainAnswer::Found;
+    is_more.then(|| Warning::with_fix(WarningCode::RunsUnseen, answer::unseen(subject), answer::SWITCHES))
+}
+
 /// CPUs of the machine without a line: the file does not show what ran there, and who was late there.
 pub(crate) fn cpus(info: &TraceInfo, seen: &Seen) -> Option<Warning> {
     let all = info.cpus.filter(|all| *all <= u128::BITS)?;

@@ -130,6 +130,31 @@ fn a_sleep_without_a_lock_is_counted_as_left_out() {
 }
 
 #[test]
+fn wake_ups_without_a_switch_to_the_task_are_no_wake_ups_in_time() {
+    let lines = sleeps("lock", 100);
+    let is_switch = |line: &&str| line.contains("> rt-7");
+    let late = |kept: usize| {
+        let mut nth = 0;
+        let kept = |line: &&str| {
+            !is_switch(line) || {
+                nth += 1;
+                nth % 2 == 0 || nth > kept
+            }
+        };
+        let lines: String = lines.lines().filter(kept).map(|line| format!("{line}\n")).collect();
+        of_rt(&lines, 10)
+    };
+    let whole = late(0);
+    assert_eq!((whole.answer, whole.traces[0].wakeups_unseen), (ExplainAnswer::Found, 0));
+    // The first switch of each cycle is missing: the long waits are not known, nor are they in time.
+    let partly = late(usize::MAX);
+    assert_eq!((partly.answer, partly.traces[0].wakeups_unseen), (ExplainAnswer::CannotTell, 12));
+    let some = late(12);
+    assert_eq!((some.answer, some.traces[0].wakeups_unseen), (ExplainAnswer::Found, 6));
+    assert!(some.warnings.iter().any(|it| it.code == "runs-unseen"), "{:?}", some.warnings);
+}
+
+#[test]
 fn a_thread_that_had_the_cpu_of_the_waker_did_not_delay_a_runnable_task() {
     // A lock without events and without priority inheritance. `medium` preempts `owner` twice.
     let options = Options { what: Some(LateWhat::Blocked), ..Options::default() };

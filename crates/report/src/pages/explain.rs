@@ -289,6 +289,10 @@ pub(super) fn count(result: &ExplainResult) -> String {
         Some(largest) if result.traces.iter().all(is_itself) => format!(" of {largest}"),
         _ => format!(" above {threshold}"),
     };
+    let number = match result.traces.iter().any(|trace| trace.wakeups_unseen > 0) {
+        true => format!("At least {found}"),
+        false => found.to_string(),
+    };
     match (result.answer, found, shown) {
         (ExplainAnswer::CannotTell, ..) => "The trace does not show whether a task was late.".to_owned(),
         (ExplainAnswer::Found, 0, _) => {
@@ -296,12 +300,12 @@ pub(super) fn count(result: &ExplainResult) -> String {
         }
         (_, 0, _) if result.traces.is_empty() => "The run's probes recorded no spike.".to_owned(),
         (_, 0, _) => format!("No latency above {threshold} was found{}.", covered(&result.traces)),
-        (_, 1, _) => format!("1 latency{above}."),
-        (_, found, 1) => format!("{found} latencies{above}; the largest is explained."),
+        (_, 1, _) => format!("{number} latency{above}."),
+        (_, _, 1) => format!("{number} latencies{above}; the largest is explained."),
         (_, found, shown) if found > shown => {
-            format!("{found} latencies{above}; the {shown} largest are explained.")
+            format!("{number} latencies{above}; the {shown} largest are explained.")
         }
-        (_, found, _) => format!("{found} latencies{above}."),
+        _ => format!("{number} latencies{above}."),
     }
 }
 
