@@ -27,6 +27,8 @@ use whylate_trace::reader::{Reader, Selection};
 const LEAST_NS: u64 = 20_000;
 /// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
 const PART: f64 = 0.5;
+/// A piece is short if this many of its length are less than all of its cause.
+const SHORT_PARTS: u64 = 10;
 /// A timer interrupt in a guest may take this long.
 const ON_TIME_NS: u64 = 50_000;
 /// From the entry of the timer interrupt to the handler of its timer.
@@ -56,8 +58,18 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             relabel_one(piece, label.blame, label.what);
         }
     }
-    for piece in
-        pieces.iter_mut().filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)))
+    // A short silence within a long cause leaves its rest as certain as it was.
+    let mut lengths: BTreeMap<(Option<&str>, Option<String>), u64> = BTreeMap::new();
+    let of_cause = |piece: &Piece| (piece.blame.kind.map(CauseKind::name), piece.blame.actor.clone());
+    for piece in pieces.iter() {
+        *lengths.entry(of_cause(piece)).or_default() += piece.length();
+    }
+    let is_short = |piece: &Piece| {
+        piece.length().saturating_mul(SHORT_PARTS) < lengths.get(&of_cause(piece)).copied().unwrap_or(0)
+    };
+    for piece in pieces
+        .iter_mut()
+        .filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)) && !is_short(piece))
     {
         below_hypervisor(piece, &timers, labeller);
     }
