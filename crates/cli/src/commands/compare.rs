@@ -11,14 +11,14 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::figure::nanoseconds;
 use whylate_core::order::InOrder;
-use whylate_core::plan::{Plan, SeriesStatistic};
+use whylate_core::plan::{Plan, ProbePlan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
-    COMPARE_FORMAT, CauseDifference, CellResult, CompareOutcome, CompareResult, CompareSide, CpuResult,
-    Described, MeasureResult, RunContrast, RunResult, Spike, differences,
+    COMPARE_FORMAT, CauseDifference, CauseKind, CellResult, CompareOutcome, CompareResult, CompareSide,
+    CpuResult, Described, MeasureResult, RunContrast, RunResult, Spike, differences,
 };
 use whylate_core::{SeriesName, Warning, WarningCode};
-use whylate_stats::compare::{self, Basis, CauseUnit, Question, RunValues};
+use whylate_stats::compare::{self, Basis, CauseBasis, CauseUnit, Question, RunValues};
 use whylate_store::{Folder, Labels, Reader, StoreError};
 
 /// More runs of a history add little.
@@ -521,11 +521,33 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
     if looked(baseline) != looked(side) {
         return Vec::new();
     }
-    // Runs of earlier versions have no ledger: only their largest spikes are known.
-    let has_ledger =
-        |side: &ComparedSide| cells(side).all(|cell| cell.spikes.is_empty() || !cell.ledger.is_empty());
-    let by_ledger = has_ledger(baseline) && has_ledger(side);
-    let units = |side: &ComparedSide, name: &str| cause_units(side, name, of_one_run, by_ledger);
+    // If all was left unexplained, there is no cause to compare.
+    let is_explained = |spike: &Spike| spike.cause.kind != CauseKind::Unattributed;
+    if !looked(baseline) && ![baseline, side].iter().flat_map(|it| it.spikes()).any(is_explained) {
+        return Vec::new();
+    }
+    // Runs of earlier versions have no ledger: only their largest spikes are known. A run without late spikes has none, too.
+    let is_known = |(run, cell): (&RunResult, &CellResult)| {
+        let least_ns = run.plan.late_above().0;
+        !cell.ledger.is_empty() || cell.spikes.iter().all(|spike| spike.latency_ns < least_ns)
+    };
+    let both = || [baseline, side].into_iter().flat_map(cells);
+    let by_ledger = both().all(is_known) && both().any(|(_, cell)| !cell.ledger.is_empty());
+    // The ledger of a watch leaves out the threads' own work.
+    let has_deadline = |run: &RunResult| {
+        run.plan.is_watch()
+            && run.plan.probe.iter().any(|it| matches!(it, ProbePlan::Task(task) if task.deadline.is_some()))
+    };
+    let are_watches = !of_one_run && [baseline, side].iter().flat_map(|it| it.runs()).all(has_deadline);
+    let basis = |name: &str| {
+        let mut late = both().flat_map(|(_, cell)| &cell.probes).flat_map(|probe| &probe.late_responses);
+        match by_ledger {
+            _ if are_watches && late.any(|it| it.probe == name) => CauseBasis::LateResponses,
+            true => CauseBasis::Ledger,
+            false => CauseBasis::Spikes,
+        }
+    };
+    let units = |side: &ComparedSide, name: &str| cause_units(side, name, of_one_run, basis(name));
     let of_series = |name: &&str| {
         compare::cause_differences(&side.name, name, &units(baseline, name), &units(side, name), names.len())
     };
@@ -540,14 +562,14 @@ fn looks(run: &RunResult, cell: Option<&str>) -> bool {
     !is_refused && cells.all(|it| run.plan.looks_for_causes(&it.name))
 }
 
-/// The cells of a side.
-fn cells(side: &ComparedSide) -> impl Iterator<Item = &CellResult> {
-    let of_side = |it: &&CellResult| side.cell.as_ref().is_none_or(|cell| *cell == it.name);
-    side.runs().flat_map(|run| &run.cells).filter(of_side)
+/// The cells of a side, each with its run.
+fn cells(side: &ComparedSide) -> impl Iterator<Item = (&RunResult, &CellResult)> {
+    let of_side = |it: &(&RunResult, &CellResult)| side.cell.as_ref().is_none_or(|cell| *cell == it.1.name);
+    side.runs().flat_map(|run| run.cells.iter().map(move |cell| (run, cell))).filter(of_side)
 }
 
 /// The units of a side for one series: its repeats, or its runs.
-fn cause_units(side: &ComparedSide, name: &str, by_repeat: bool, by_ledger: bool) -> Vec<CauseUnit> {
+fn cause_units(side: &ComparedSide, name: &str, by_repeat: bool, basis: CauseBasis) -> Vec<CauseUnit> {
     let mut units = Vec::new();
     for run in side.runs() {
         let mut whole = CauseUnit::default();
@@ -555,11 +577,14 @@ fn cause_units(side: &ComparedSide, name: &str, by_repeat: bool, by_ledger: bool
             for repeat in &cell.repeats {
                 if by_repeat {
                     let mut unit = CauseUnit { block: repeat.block, ..CauseUnit::default() };
-                    unit.add(cell, repeat, name, by_ledger);
+                    unit.add(cell, repeat, name, basis);
                     units.push(unit);
                 } else {
-                    whole.add(cell, repeat, name, by_ledger);
+                    whole.add(cell, repeat, name, basis);
                 }
+            }
+            if basis == CauseBasis::LateResponses {
+                whole.add_late_responses(cell, name);
             }
         }
         if !by_repeat {

@@ -14,7 +14,7 @@ use whylate_core::result::{
 /// The most facts unknown for some side that a line names.
 const UNKNOWN_NAMED: usize = 4;
 /// A cause without a known difference is shown if it has at least this part of the late time on one side.
-const CAUSE_SHARE_LEAST: f64 = 0.05;
+const CAUSE_SHARE_LEAST: f64 = 0.01;
 /// What the figures of the table are; those of `whylate report` are different.
 const MIDDLE: &str = "`before` and `now` are medians over the repeats; each repeat counts with the figure of \
     its worst CPU. For several runs, both are medians over the runs; for another tool's file, both are the \
@@ -229,9 +229,9 @@ fn causes(result: &CompareResult) -> Section {
         ])
     };
     let section = Section::new("causes", "Late time by cause").meaning(
-        "late time of the spikes above the plan's `late_above`, by default half of its limit. If no spike is above it, \
-         only the largest spikes of each run count: a smaller `late_above` counts all. Cells of one run are compared repeat by \
-         repeat, different runs run by run",
+        "late time of the spikes above the plan's `late_above`, by default half of its limit; of watched threads with a deadline, \
+         the time of all late responses. If no spike is above `late_above`, only the largest spikes of each run count: a smaller \
+         `late_above` counts all. Cells of one run are compared repeat by repeat, different runs run by run",
     );
     let is_shown = |it: &&CauseDifference| {
         !matches!(it.change, CauseChange::Same | CauseChange::CannotTell)

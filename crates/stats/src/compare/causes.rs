@@ -22,16 +22,37 @@ pub struct CauseUnit {
     pub causes: BTreeMap<String, CauseTime>,
 }
 
+/// Where the late time of a series comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CauseBasis {
+    /// All spikes above the plan's threshold.
+    Ledger,
+    /// The spikes that were kept, if there is no ledger.
+    Spikes,
+    /// All responses after the deadline, with the task's own work.
+    LateResponses,
+}
+
 impl CauseUnit {
-    /// Adds a repeat of a series by its ledger; in runs without one, by the spikes that were kept.
-    pub fn add(&mut self, cell: &CellResult, repeat: &RepeatResult, series: &str, by_ledger: bool) {
+    /// Adds the late responses of a watched thread or chain; `add` counts the measured time.
+    pub fn add_late_responses(&mut self, cell: &CellResult, series: &str) {
+        let late = cell.probes.iter().flat_map(|probe| &probe.late_responses);
+        let rows = late.filter(|it| it.probe == series).flat_map(|it| &it.causes);
+        rows.for_each(|row| self.add_time(row.name(), time_of(row)));
+    }
+
+    /// Adds a repeat of a series.
+    pub fn add(&mut self, cell: &CellResult, repeat: &RepeatResult, series: &str, basis: CauseBasis) {
         // The ledger has one account for all series of a probe, which measure at the same time.
         let is_part = |name: &str| {
             name.strip_prefix(series).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         let own = repeat.probes.iter().filter(|it| is_part(&it.probe));
         self.measured_ns += own.map(|it| it.measured_ns).max().unwrap_or(0);
-        if by_ledger {
+        if basis == CauseBasis::LateResponses {
+            return;
+        }
+        if basis == CauseBasis::Ledger {
             let own = repeat.ledger.iter().filter(|row| row.probe == series);
             own.for_each(|row| self.add_time(row.name(), time_of(row)));
             return;
@@ -134,7 +155,7 @@ fn units_of(cell: &CellResult, series: &str) -> Vec<CauseUnit> {
     let complete = cell.repeats.iter().filter(|repeat| repeat.error.is_none());
     let unit = |repeat: &RepeatResult| {
         let mut unit = CauseUnit { block: repeat.block, ..CauseUnit::default() };
-        unit.add(cell, repeat, series, true);
+        unit.add(cell, repeat, series, CauseBasis::Ledger);
         unit
     };
     complete.map(unit).collect()
@@ -171,7 +192,12 @@ mod tests {
                 |spike: &Spike| Spike { probe: Some("timer".to_owned()), repeat: Some(1), ..spike.clone() };
             let cell = CellResult { spikes: spikes.iter().map(named).collect(), ..CellResult::default() };
             let mut unit = CauseUnit { measured_ns: 1_000_000_000, ..CauseUnit::default() };
-            unit.add(&cell, &RepeatResult { repeat: 1, ..RepeatResult::default() }, "timer", false);
+            unit.add(
+                &cell,
+                &RepeatResult { repeat: 1, ..RepeatResult::default() },
+                "timer",
+                CauseBasis::Spikes,
+            );
             unit
         };
         runs.iter().map(unit).collect()

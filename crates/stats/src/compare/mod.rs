@@ -9,7 +9,7 @@ mod conclusion;
 mod values;
 
 pub(crate) use causes::contrasted;
-pub use causes::{CauseUnit, cause_contrasts, cause_differences};
+pub use causes::{CauseBasis, CauseUnit, cause_contrasts, cause_differences};
 pub use conclusion::conclude;
 pub use values::{RunValues, ValueKey};
 
