@@ -10,7 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::order::InOrder;
-use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::plan::{Chain, Judged, Per, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{
     DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, POSSIBLY_LATE, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
     UNSEEN_WAITS,
@@ -281,6 +281,7 @@ fn by_limit(
                 .cloned()
                 .chain(cells.iter().flat_map(|cell| too_little(cell, plan)))
                 .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound)))
+                .chain(ended_by_sleeps(cells, plan))
                 .collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
@@ -429,6 +430,19 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
 fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
     let doubts = probes_of_users(std::slice::from_ref(cell)).flat_map(|probe| doubts(probe, bound));
     doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
+}
+
+/// Without rights, `--per-wakeup` cannot tell a wait for a lock from the sleep between two pieces of work.
+fn ended_by_sleeps(cells: &[CellResult], plan: &Plan) -> Option<String> {
+    let is_per_wakeup =
+        |probe: &ProbePlan| matches!(probe, ProbePlan::Task(task) if task.per == Some(Per::Wakeup));
+    let mut tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
+    let is_open = plan.probe.iter().any(is_per_wakeup) && tasks.any(CpuResult::has_unseen_waits);
+    is_open.then(|| {
+        "each sleep ended a response, so waits for locks and disks are not part of it: run whylate as root, or let root run \
+         `setcap cap_bpf,cap_perfmon+ep` on it once"
+            .to_owned()
+    })
 }
 
 /// Why the watched threads of this probe may have exceeded `bound` although no sample shows it; `None` if they certainly did not.
@@ -796,6 +810,20 @@ mod tests {
         assert!(doubtful.starts_with("at least 1 of 50 responses of control missed"), "{doubtful}");
         let none = judged_with_waits(0, None);
         assert!(none.contains("up to 41 of 50 responses may be late"), "{none}");
+        let ended_by_sleeps = |per: &str| {
+            let mut cell = cell("idle", "task/control", Some(1_800_000));
+            let task = &mut cell.probes[0].cpus[0];
+            [UNSEEN, UNSEEN_WAITS].into_iter().for_each(|key| task.quantities.set(key, 50));
+            task.quantities.set(UNSEEN_MAX_NS, 1_900_000);
+            let text = format!(
+                "name = \"x\"\nduration = \"1s\"\n[target]\ncpus = \"3\"\n[[probe]]\nkind = \"task\"\n\
+                 name = \"control\"\ndeadline = \"2ms\"\n{per}[[cell]]\n"
+            );
+            judge(&mut [cell], &[], &Plan::parse(&Source { name: "x", text: &text }, &[]).unwrap(), &[])
+                .verdict
+        };
+        assert_eq!(ended_by_sleeps(""), Verdict::Pass);
+        assert_eq!(ended_by_sleeps("per = \"wakeup\"\n"), Verdict::Incomplete);
         let kept = judged_by(0, "3ms", None);
         assert_eq!(kept.verdict, Verdict::Pass, "{}", kept.reason);
         assert!(says("no-latency-above-ms", &kept.reason), "{}", kept.reason);

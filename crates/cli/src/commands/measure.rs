@@ -7,7 +7,7 @@ use crate::screen::Screen;
 use crate::{machine, output, signals};
 use anyhow::{Context as _, Result, bail};
 use std::sync::atomic::Ordering;
-use whylate_core::plan::{Plan, Target};
+use whylate_core::plan::{Plan, ProbePlan, Target};
 use whylate_core::{CpuSelector, CpuSet, Facts, Nanos, Warning, WarningCode};
 use whylate_host::{Host, facts};
 use whylate_record::Tracefs;
@@ -25,6 +25,9 @@ pub(super) fn execute(command: MeasureCommand, host: &Host) -> Result<Ending> {
     };
     if arguments.threads.is_none() && arguments.on_threshold.is_some() {
         bail!("--on-threshold: the probe {} has no threshold", plan.kind());
+    }
+    if arguments.on_threshold.is_some() && !whole.probe.iter().any(ProbePlan::has_threshold) {
+        bail!("--on-threshold: without --break, no latency starts the command; give --break");
     }
     if arguments.duration.0 == 0 && !has_samples && plan.series_names().len() > 1 {
         bail!("--duration 0: a probe with several series needs an end; give a duration or --samples");

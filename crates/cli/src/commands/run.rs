@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use whylate_core::Warning;
 use whylate_core::WarningCode;
 use whylate_core::plan::builtin;
-use whylate_core::plan::{Plan, Source};
+use whylate_core::plan::{Plan, ProbePlan, Source};
 use whylate_core::result::{RunEnd, RunResult, RunState, Verdict, audited};
 use whylate_host::Host;
 use whylate_host::facts::{self, preflight};
@@ -119,6 +119,9 @@ fn start(
     if arguments.dry_run {
         preview(&experiment, &warnings, arguments.printing.json)?;
         return Ok(None);
+    }
+    if arguments.on_threshold.is_some() && !experiment.plan.probe.iter().any(ProbePlan::has_threshold) {
+        bail!("--on-threshold: no probe of the plan has a `break` or a threshold; give a probe a `break`");
     }
     let started_at = SystemTime::now();
     let path = match &arguments.output {

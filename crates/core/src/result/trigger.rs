@@ -98,9 +98,19 @@ impl TriggerThread {
             self.typical_ns.map(|ns| format!(" instead of {}", nanoseconds(ns))).unwrap_or_default();
         let cause = self.causes.first().map(|cause| format!(": {}", cause.sentence())).unwrap_or_default();
         let so_far = if self.unended { " and had not ended" } else { "" };
-        let at_most = if self.wait_max_ns.is_some_and(|ns| ns > 0) { "at most " } else { "" };
-        format!("{} took {at_most}{}{typical}{so_far}{cause}", self.thread, nanoseconds(self.response_ns))
+        let (at_most, but) = bounded(self.wait_max_ns);
+        format!(
+            "{} took {at_most}{}{but}{typical}{so_far}{cause}",
+            self.thread,
+            nanoseconds(self.response_ns)
+        )
     }
+}
+
+/// What stands before and behind a response, given the longest possible wait for a CPU in it: waits for locks were not seen either.
+pub fn bounded(wait_max_ns: Option<u64>) -> (&'static str, &'static str) {
+    let at_most = if wait_max_ns.is_some_and(|ns| ns > 0) { "at most " } else { "" };
+    (at_most, if wait_max_ns.is_some() { " (without waits for locks)" } else { "" })
 }
 
 impl TriggerMoment {

@@ -93,12 +93,11 @@ fn why(suspect: &TriggerSuspect, all: u64, is_partial: bool) -> String {
     };
     let or_lock = if is_partial { ", or it waited for a lock before" } else { "" };
     let cause = suspect.cause.as_ref().map(|it| format!(": {}{or_lock}", it.sentence())).unwrap_or_default();
-    let (was, at_most) = match suspect.wait_max_ns {
-        Some(_) => ("may have been", "at most "),
-        None => ("was", ""),
-    };
+    let was = if suspect.wait_max_ns.is_some() { "may have been" } else { "was" };
+    let at_most = if suspect.wait_max_ns.is_some() { "at most " } else { "" };
+    let but = if is_partial { ", without waits for locks" } else { "" };
     format!(
-        "{of}, {thread} {was} late (longest response {at_most}{}){cause}",
+        "{of}, {thread} {was} late (longest response {at_most}{}{but}){cause}",
         nanoseconds(suspect.longest_ns)
     )
 }

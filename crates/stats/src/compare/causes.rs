@@ -309,7 +309,7 @@ mod tests {
             ..RepeatResult::default()
         };
         let mut unit = CauseUnit::default();
-        unit.add(&CellResult::default(), &repeat, "dispatch", true);
+        unit.add(&CellResult::default(), &repeat, "dispatch", CauseBasis::Ledger);
         assert_eq!(unit.measured_ns, 2_000_000_000);
     }
 }

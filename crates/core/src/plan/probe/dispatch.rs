@@ -124,6 +124,10 @@ impl ProbeWords for DispatchPlan {
         (self.policy, self.priority)
     }
 
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
     fn cpus(&self) -> Option<&CpuSelector> {
         self.cpus.as_ref()
     }

@@ -79,6 +79,11 @@ pub trait ProbeWords {
         self.cpus().map_or_else(|| Ok(target.clone()), resolve)
     }
 
+    /// The latency that ends the measurement; `None` if none does.
+    fn break_above(&self) -> Option<Nanos> {
+        None
+    }
+
     /// Time between two samples of a CPU; `None` without a period.
     fn period(&self) -> Option<Nanos> {
         None
@@ -96,6 +101,13 @@ pub trait ProbeWords {
 }
 
 impl ProbePlan {
+    /// Whether a latency ends the measurement, or only gaps above a threshold count.
+    pub fn has_threshold(&self) -> bool {
+        let is_gap =
+            |name: &String| SeriesName::of(name).facts().is_some_and(|it| it.samples == Samples::Gap);
+        self.words().break_above().is_some() || self.series_names().iter().any(is_gap)
+    }
+
     /// Scheduling policy and real-time priority of its threads.
     pub fn scheduling(&self) -> (Policy, u32) {
         self.words().scheduling()

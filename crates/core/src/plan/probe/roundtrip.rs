@@ -97,6 +97,10 @@ impl ProbeWords for RoundtripPlan {
         (self.policy, self.priority)
     }
 
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
     fn cpus(&self) -> Option<&CpuSelector> {
         None
     }

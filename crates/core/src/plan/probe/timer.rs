@@ -77,6 +77,10 @@ impl ProbeWords for TimerPlan {
         (self.policy, self.priority)
     }
 
+    fn break_above(&self) -> Option<Nanos> {
+        self.break_above
+    }
+
     fn cpus(&self) -> Option<&CpuSelector> {
         self.cpus.as_ref()
     }
