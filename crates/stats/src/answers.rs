@@ -125,12 +125,18 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
         return not_measured(format!("Not measured: {skipped} did not run: {reason}."));
     }
     let matters = question.matters.unwrap_or(plan.margin);
-    let decided = known.comparisons.iter().find(|it| {
-        it.primary && it.baseline == baseline.name && it.cell == cell.name && statistic == primary
-    });
-    let comparison = match decided.filter(|_| matters == plan.margin) {
+    let is_asked = |it: &&Comparison| {
+        (&it.baseline, &it.cell, it.statistic) == (&baseline.name, &cell.name, statistic.statistic)
+            && statistic.is_of(&it.probe)
+    };
+    let listed = known.comparisons.iter().find(is_asked);
+    let decided = listed.filter(|it| it.primary && statistic == primary && matters == plan.margin);
+    let comparison = match decided {
         Some(comparison) => Some(comparison.clone()),
         None => comparison_between(baseline, cell, statistic, matters.0).map(|mut found| {
+            if let Some(listed) = listed {
+                found = not_surer_than(found, listed);
+            }
             if let Some(planned) = known.unfinished {
                 so_far(std::slice::from_mut(&mut found), &mut [], planned);
             }
@@ -170,6 +176,16 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
     };
     causes.retain(CauseDifference::is_change);
     Answer { question: question.question.clone(), outcome, sentence, comparison: Some(comparison), causes }
+}
+
+/// The comparison for an answer. The table has the same one with a p-value that is corrected for all its comparisons, and the answer
+/// claims no more than the table does.
+fn not_surer_than(found: Comparison, listed: &Comparison) -> Comparison {
+    if listed.outcome != Outcome::CannotTell || !matches!(found.outcome, Outcome::Better | Outcome::Worse) {
+        return found;
+    }
+    let Comparison { p_value, more_repeats, refused, outcome, .. } = listed.clone();
+    Comparison { p_value, more_repeats, refused, outcome, ..found }
 }
 
 /// The causes of the two cells. Cells that the plan does not compare are compared here.
@@ -278,5 +294,24 @@ fn sentence(outcome: AnswerOutcome, comparison: &Comparison, matters: Share, rou
             };
             format!("Cannot tell after {}: {change}{why}.", counted(comparison.repeats, "repeat"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_not_surer_than_the_same_comparison_in_the_table() {
+        let comparison = |outcome, p_value| {
+            let text = r#"{"cell":"b","baseline":"a","probe":"timer","statistic":"p99","unit":"ns","primary":true,"repeats":5,
+                "baseline_value":2,"cell_value":1,"ratio":0.5,"ratio_low":0.4,"ratio_high":0.6,"p_value":1,"outcome":"better"}"#;
+            Comparison { outcome, p_value, ..serde_json::from_str(text).unwrap() }
+        };
+        let found = || comparison(Outcome::Better, 0.028);
+        let open = not_surer_than(found(), &comparison(Outcome::CannotTell, 0.056));
+        assert_eq!((open.outcome, open.p_value, open.ratio), (Outcome::CannotTell, 0.056, Some(0.5)));
+        let same = not_surer_than(found(), &comparison(Outcome::Better, 0.04));
+        assert_eq!((same.outcome, same.p_value), (Outcome::Better, 0.028));
     }
 }

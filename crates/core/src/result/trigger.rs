@@ -108,7 +108,7 @@ impl TriggerThread {
 }
 
 /// What stands before and behind a response, given the longest possible wait for a CPU in it: waits for locks were not seen either.
-pub fn bounded(wait_max_ns: Option<u64>) -> (&'static str, &'static str) {
+fn bounded(wait_max_ns: Option<u64>) -> (&'static str, &'static str) {
     let at_most = if wait_max_ns.is_some_and(|ns| ns > 0) { "at most " } else { "" };
     (at_most, if wait_max_ns.is_some() { " (without waits for locks)" } else { "" })
 }

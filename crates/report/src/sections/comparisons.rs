@@ -23,7 +23,7 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Section> {
     let all = Section::new("comparisons", "Comparisons")
         .meaning(
             "figures are medians over the repeats; p-values are corrected for the number of comparisons, \
-             except in some answers about a single statistic",
+             except in answers about cells that are not compared here",
         )
         .depth(Depth::Detail)
         .with(forest(run));
