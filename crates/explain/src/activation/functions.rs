@@ -14,6 +14,8 @@ const SAMPLES_LEAST: usize = 3;
 const NAMED_LEAST: f64 = 0.5;
 /// A function that was called has at least this part of the time by which its longest caller ran longer.
 const LONGER_LEAST: f64 = 0.7;
+/// A function is new if ordinary activations run it for at most this part of its time.
+const NEW_MOST: f64 = 0.05;
 /// With this number of samples, they name a function without those of other activations.
 const SAMPLES_ENOUGH: usize = 8;
 /// The fewest samples that name a function which is in all of them and never in ordinary activations.
@@ -120,8 +122,10 @@ impl Sampled<'_> {
     }
 
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
+        let callers = callers(frame, &self.stacks);
+        let caller = callers.first().map(|it| format!(", called by {}", it.name)).unwrap_or_default();
         own.evidence.push(format!(
-            "{} of {} {of} were in {}",
+            "{} of {} {of} were in {}{caller}",
             share(weights.all as f64 / self.stacks.len() as f64),
             count(self.stacks.len() as u64),
             frame.name
@@ -129,7 +133,7 @@ impl Sampled<'_> {
         own.evidence.extend(usual.map(|usual| compared(frame, weights, usual)));
         own.function = Some(frame.name.clone());
         // Callers are stored with blanks between.
-        own.callers = callers(frame, &self.stacks).iter().map(|frame| frame.name.replace(' ', "_")).collect();
+        own.callers = callers.iter().map(|frame| frame.name.replace(' ', "_")).collect();
     }
 }
 
@@ -223,8 +227,17 @@ fn hottest<'a>(
     // Stacks may lack callers, so that a function is in more samples than the one that called it.
     let calls_none =
         |(frame, _): &&(&&Frame, &Weights)| !most.iter().any(|(other, _)| is_called_by(other, frame));
-    let innermost = most.iter().filter(calls_none);
-    innermost.min_by_key(|(_, it)| (it.all, Reverse(it.own))).map(|(frame, weights)| (**frame, **weights))
+    let first = |it: (&Frame, Weights)| (it.1.all, Reverse(it.1.own));
+    let all = || most.iter().map(|(frame, it)| (**frame, **it));
+    let innermost =
+        most.iter().filter(calls_none).map(|(frame, it)| (**frame, **it)).min_by_key(|it| first(*it))?;
+    // A function that every activation calls says less than its caller that only these have.
+    let is_new = |it: &Weights| it.ordinary_ns.unwrap_or_default() as f64 <= it.ns as f64 * NEW_MOST;
+    if !is_compared || is_new(&innermost.1) {
+        return Some(innermost);
+    }
+    let new = all().filter(|(frame, it)| is_new(it) && is_called_by(innermost.0, frame));
+    Some(new.min_by_key(|it| first(*it)).unwrap_or(innermost))
 }
 
 /// Where a function is in a stack, from the innermost one on.
@@ -452,6 +465,14 @@ mod tests {
             samples.calls.iter().map(|it| (it.depth, it.function.as_str(), it.samples)).collect();
         assert_eq!(calls, [(0, "main", 7), (1, "loop", 7), (2, "update", 4), (2, "free", 3), (3, "trim", 3)]);
         assert_eq!(samples.calls[2].ordinary_ns, Some(30_000));
+        // Both call `spin`; only the late one plans.
+        let spins = Profile { stacks: vec![stack("spin update loop main"); 40], sampled_ns: 40_000 };
+        let late = [["spin plan loop main"; 6].as_slice(), &["spin update loop main"; 2]].concat();
+        let late = compared_with(&late, Some(Habits { ordinary: spins, ..Habits::default() }));
+        assert_eq!(
+            (late.function.as_deref(), &late.callers[..]),
+            (Some("plan"), &["loop".to_owned(), "main".to_owned()][..])
+        );
         let few = Profile { stacks: ordinary.stacks[..20].to_vec(), ..ordinary };
         let few = Habits { ordinary: few, ..Habits::default() };
         assert_eq!(compared_with(&here, Some(few)).function.as_deref(), Some("update"));
