@@ -165,12 +165,15 @@ pub(super) struct Audit {
     places: BTreeMap<RawAuditKey, String>,
     /// Whether the memory of each process was locked when it was last looked at.
     locked: BTreeMap<u32, bool>,
+    /// Whether the kernel tells when page faults end.
+    times_faults: bool,
 }
 
 impl Audit {
-    pub(super) fn new(present: BTreeSet<u32>) -> Self {
+    pub(super) fn new(present: BTreeSet<u32>, times_faults: bool) -> Self {
         Self {
             present,
+            times_faults,
             threads: BTreeMap::new(),
             found: BTreeMap::new(),
             before: BTreeMap::new(),
@@ -275,7 +278,8 @@ impl Audit {
             }
         }
         if raw.faults > 0 {
-            seen.push((AuditKind::MinorFault, None, raw.faults.into(), raw.faults_took_ns));
+            let took_ns = if self.times_faults { raw.faults_took_ns } else { 0 };
+            seen.push((AuditKind::MinorFault, None, raw.faults.into(), took_ns));
         }
         if is_asleep {
             thread.slept = Some((raw.end_ns, slept_for(raw)));

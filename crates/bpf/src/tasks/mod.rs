@@ -330,7 +330,7 @@ impl TaskWatch {
         self.time_faults()?;
         let reason = self.causes.attach(&AUDIT)?;
         self.missing.extend(reason.map(|reason| format!("system calls, for the audit: {reason}")));
-        self.audit = Some(Audit::new(self.slots.clone()));
+        self.audit = Some(Audit::new(self.slots.clone(), self.builder.times_faults));
         Ok(())
     }
 
