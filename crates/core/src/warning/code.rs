@@ -334,7 +334,7 @@ codes! {
     OutputLost = "output-lost", "free disk space, or choose another place";
     /// A trace lacks switches to the task after some of its wake-ups: there may be more and longer latencies.
     RunsUnseen = "runs-unseen";
-    /// The task of a trace ran for longer than its period: its latencies leave out what its own work delayed.
+    /// The task of a trace was at work for longer than its period: its latencies leave out the cycles that then began late.
     OwnOverruns = "own-overruns";
     /// The pattern for the load's rate matched no line of the command's output: the load has no rate.
     RateNeverMatched = "rate-never-matched";

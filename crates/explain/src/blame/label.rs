@@ -504,10 +504,7 @@ fn in_handler(kind: CauseKind, span: &Span, length_ns: u64) -> (f64, &'static st
     let longest_ns = if kind == CauseKind::Softirq { SOFTIRQ_LONG_NS } else { STOPPED_LEAST_NS };
     match span.closed {
         true if length_ns <= longest_ns => (SHOWN, "events show the start and the end of the handler"),
-        true => (
-            CONCLUDED,
-            "events show the start and the end of the handler; the CPU may have stood still in between",
-        ),
+        true => (CONCLUDED, "the handler began and ended, but the CPU may have stood still in between"),
         // Requests of other CPUs and softirqs have events of their own before and after them.
         false if kind != CauseKind::Irq => {
             (CONCLUDED, "the CPU was in the handler; no event shows the handler's end")

@@ -107,13 +107,13 @@ pub(crate) fn lost(seen: &Seen, info: &TraceInfo) -> u64 {
 pub(crate) const WATCH: &str =
     "`whylate watch` measures the whole cycle, and names functions and system calls";
 
-/// What the latencies of a trace leave out: a task that runs for longer than its period begins its next cycle late, without a
-/// sleep before it.
+/// What the latencies of a trace leave out: a task that is at work for longer than its period begins its next cycle late, without
+/// a sleep before it.
 pub(crate) fn overran(subject: &Subject) -> String {
     let (times, longest_ns) = subject.overruns;
     let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!(
-        "the task itself ran for longer than its period {times} (at most {}), and may then have begun its next cycle late without a \
+        "the task was at work for longer than its period {times} (at most {}), and may then have begun its next cycle late without a \
          wake-up, which is no latency here",
         nanoseconds(longest_ns)
     )

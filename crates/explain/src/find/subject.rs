@@ -39,7 +39,7 @@ pub(crate) struct Subject {
     /// Wake-ups whose expected moment is unknown, and those whose expected moment comes from the task's rhythm.
     pub(crate) unknown: u64,
     pub(crate) inferred: u64,
-    /// How often one of its threads ran without a sleep for longer than its period, and for how long at most.
+    /// How often one of its threads was at work without a sleep for longer than its period, and for how long at most.
     pub(crate) overruns: (u64, u64),
     /// Wake-ups, or sleeps if these are requested, without a switch to the task that may have been late, and the longest time until it
     /// ran or was woken again.

@@ -42,9 +42,9 @@ pub(crate) struct TaskTrack {
     /// It has set a timer to sleep until.
     pub(crate) has_timers: bool,
     pub(crate) last_in: Option<(u64, CpuId, u64)>,
-    /// How long it has run since its last sleep, and since when it has the CPU.
-    ran: (u64, Option<u64>),
-    /// How often it ran without a sleep for longer than its period, and for how long at most.
+    /// Since when it has been at work without a sleep: since its wake-up.
+    awake_since: Option<u64>,
+    /// How often it was at work without a sleep for longer than its period, and for how long at most.
     pub(crate) overruns: (u64, u64),
     /// Wake-ups without a switch to it that may have been late, and the longest time until it ran or was woken again.
     pub(crate) unseen: (u64, u64),
@@ -89,25 +89,29 @@ impl TaskTrack {
 
     /// What the task did since that moment is not known.
     pub(crate) fn forget_run(&mut self) {
-        self.ran = (0, None);
+        self.awake_since = None;
     }
 
     /// It gets the CPU.
     pub(crate) fn begins(&mut self, at_ns: u64, slept: bool) {
-        self.ran = (if slept { 0 } else { self.ran.0 }, Some(at_ns));
+        if slept {
+            self.awake_since = Some(self.wake.map_or(at_ns, |(woken_ns, _)| woken_ns.min(at_ns)));
+        }
     }
 
     /// It gives the CPU up.
     pub(crate) fn ends(&mut self, at_ns: u64, state: TaskState) {
-        let (ran_ns, since_ns) = self.ran;
-        let ran_ns = ran_ns.saturating_add(since_ns.map_or(0, |since_ns| at_ns.saturating_sub(since_ns)));
-        self.ran = (ran_ns, None);
+        if state == TaskState::Runnable {
+            return;
+        }
+        let Some(since_ns) = self.awake_since.take() else { return };
+        let awake_ns = at_ns.saturating_sub(since_ns);
         // Its end is no cycle.
-        if !matches!(state, TaskState::Runnable | TaskState::Blocked('X' | 'Z'))
-            && self.rhythm.median_ns().is_some_and(|median_ns| ran_ns > median_ns)
-            && self.rhythm.period_ns().is_some_and(|period_ns| ran_ns > period_ns)
+        if !matches!(state, TaskState::Blocked('X' | 'Z'))
+            && self.rhythm.median_ns().is_some_and(|median_ns| awake_ns > median_ns)
+            && self.rhythm.period_ns().is_some_and(|period_ns| awake_ns > period_ns)
         {
-            self.overruns = (self.overruns.0 + 1, self.overruns.1.max(ran_ns));
+            self.overruns = (self.overruns.0 + 1, self.overruns.1.max(awake_ns));
         }
     }
 

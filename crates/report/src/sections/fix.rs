@@ -348,7 +348,8 @@ fn is_as_root(fix: &FixResult, left: &FixLeftOut) -> bool {
 fn as_root(fix: &FixResult) -> Section {
     let left = fix.registration.left_out.iter().filter(|left| is_as_root(fix, left));
     let items: Vec<Item> = left.map(|left| Item::from(format!("`{}`: {}", left.id, left.reason))).collect();
-    Section::new("fix-as-root", "What may help, but needs root: `sudo whylate fix --advise`").with(items)
+    let title = format!("What may help, but needs root: `sudo whylate fix --advise {}`", fix.run);
+    Section::new("fix-as-root", title).with(items)
 }
 
 fn not_tried(fix: &FixResult) -> Section {

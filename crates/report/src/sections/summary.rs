@@ -401,6 +401,20 @@ fn real_time_priority(run: &RunResult, deciding: &[CellSeries<'_>]) -> Option<St
     ))
 }
 
+/// What a user of `watch` does next about the largest cause of late time.
+fn next_of_watch(run: &RunResult, deciding: Option<&[CellSeries<'_>]>) -> String {
+    let settings = format!("settings that may help, `whylate fix --advise {}`", run.run);
+    let name = deciding.and_then(|cells| Some(&cells.first()?.name));
+    let found = name.map(|name| worst::late_by(&run.cells, name).found).unwrap_or_default();
+    let largest = found.iter().map(|one| one.kind).find(|kind| *kind != CauseKind::Unattributed);
+    match largest {
+        Some(kind) => {
+            format!("For the largest cause, see `whylate explain --why {}`; for {settings}.", kind.name())
+        }
+        None => format!("For {settings}."),
+    }
+}
+
 fn helps(run: &RunResult, deciding: Option<&[CellSeries<'_>]>, treatments: &[&Comparison]) -> String {
     // A search compares on fresh data, by its own rules.
     if let Some(fix) = &run.fix {
@@ -422,6 +436,7 @@ fn helps(run: &RunResult, deciding: Option<&[CellSeries<'_>]>, treatments: &[&Co
             "Not known: no cell with a treatment can be compared with a cell without that treatment."
                 .to_owned()
         }
+        None if run.plan.is_watch() => next_of_watch(run, deciding),
         None => "Not tried: the plan has no treatment; `whylate check` names some, `whylate fix` tries them."
             .to_owned(),
     }

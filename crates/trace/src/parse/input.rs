@@ -106,7 +106,7 @@ impl Input {
         let length = self.length;
         self.damaged(
             offset,
-            format!("{wanted} bytes are expected here, but the {what} ends after {length}: it is truncated or damaged"),
+            format!("{wanted} bytes are expected here, but the {what} ends after {length}: it is truncated or damaged; copy it again, or record again"),
         )
     }
 

@@ -73,7 +73,7 @@ impl Unpacker {
         match filled {
             Ok(filled) if filled == length => Ok(()),
             Ok(filled) => Err(format!("compressed data contains {filled} bytes, but {length} are expected")),
-            Err(error) => Err(format!("compressed data is damaged ({error})")),
+            Err(_) => Err("compressed data is damaged: copy the file again, or record again".to_owned()),
         }
     }
 }

@@ -235,10 +235,11 @@ pub(super) fn advice(
         run: measured.run.clone(),
         state: RunState::Complete,
         answer: FixAnswer::Advised,
-        sentence: format!(
-            "{count} {} may help; none was tried: `whylate fix` proves which",
-            if count == 1 { "treatment" } else { "treatments" }
-        ),
+        sentence: match count {
+            0 => "no treatment that this user may apply answers these causes".to_owned(),
+            1 => "1 treatment may help; it was not tried: `whylate fix` proves whether it does".to_owned(),
+            _ => format!("{count} treatments may help; none was tried: `whylate fix` proves which"),
+        },
         registration: FixRegistration {
             cell: Some(cell),
             causes: proposal.causes,

@@ -51,6 +51,9 @@ fn cpus_of(name: &str, host: &Host) -> Result<CpuSet> {
     }
     // Missing rights are reported before there is a directory.
     TaskWatch::start(&host.running, &facts.cpu_sets.online, &TaskTarget::Children)
-        .context("tasks cannot be watched")?;
+        .context(
+            "tasks cannot be watched (without rights, `whylate watch --deadline 5ms --task NAME` and `whylate fix --advise RUN` work \
+             for your own programs)",
+        )?;
     Ok(cpus)
 }
