@@ -5,6 +5,7 @@
 -- long as usual, and for an hour. `incomplete`: the newest run does not meet the request, whatever its verdict. `regression`: a
 -- change of `regressions` to more than 1.1 times, within the newest 60 runs, that the newest 5 runs still show. `probe`: the newest run lacks a series that all of
 -- the 5 runs before had. `exposure`: the newest 5 runs watched less than 80 % of the 5 before.
+-- Units of `measured` and `allowed`: ns (`level`, `limit`), days (`silent`), a ratio (`regression`), hours (`exposure`).
 WITH placed AS (
     SELECT host, plan, run, verdict, reason, mismatches, limit_ns, max_ns, started_s, coalesce(watched_ns, 0) AS watched_ns,
         row_number() OVER (PARTITION BY host, plan ORDER BY started_s DESC, run DESC) AS age

@@ -316,7 +316,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         warnings: caveats::of(sides).into_iter().chain(instead).collect(),
         ..CompareResult::default()
     };
-    let mut lacking: Vec<String> = Vec::new();
+    let (mut lacking, mut is_one_run): (Vec<String>, bool) = (Vec::new(), true);
     for side in others {
         let values = side.values(primary.as_ref(), one_cell);
         let question = Question {
@@ -340,6 +340,7 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
                     .to_owned()
             },
         );
+        is_one_run &= of_one_run.is_some();
         if of_one_run.is_none() {
             for why in compare::lacking(&question) {
                 if !lacking.contains(&why) {
@@ -356,6 +357,12 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         result.reason = format!("{}: {shown}", result.reason);
         result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value. Any other decision needs more files."
             .to_owned();
+    }
+    if is_one_run && result.outcome == CompareOutcome::CannotTell {
+        let primary = result.contrasts.iter().filter(|it| it.comparison.primary);
+        let more = primary.filter_map(|it| it.comparison.more_repeats).max();
+        let more = more.map_or_else(|| "more".to_owned(), |more| format!("about {more} more"));
+        result.reason = format!("{}: {more} repeats would tell (`--set repeats=N`)", result.reason);
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);

@@ -72,6 +72,10 @@ fn cut(piece: Piece<()>, call: &LongCall, blame: &Blame) -> Vec<Piece<()>> {
 /// Adds the parts of the own work to its cause; long page faults are a cause of their own.
 pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: &Activation) {
     let Some(place) = causes.iter().position(|cause| cause.kind == Kind::OwnWork) else { return };
+    if activation.is_partial {
+        let unknown = "without rights, no wait for a lock or a disk is recorded: the task may have been late before this";
+        causes[place].evidence.push(unknown.to_owned());
+    }
     let is_own = |piece: &&Piece<()>| piece.blame.kind == Some(Kind::OwnWork);
     let own: Vec<(u64, u64)> = pieces.iter().filter(is_own).map(|piece| (piece.from, piece.to)).collect();
     let total_ns: u64 = own.iter().map(|(from, to)| time::between(*from, *to)).sum();
