@@ -319,16 +319,15 @@ mod tests {
 
     #[test]
     fn a_plan_with_a_limit_that_is_too_short_to_pass_is_reported() {
-        let is_reported = |head: &str| {
-            let text = format!(
-                "name = \"t\"\nrepeats = 2\n{head}[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\n"
-            );
-            let plan = Plan::parse(&Source { name: "t.toml", text: &text }, &[]).unwrap();
-            too_short(&plan).is_some()
+        let is_reported = |duration: Nanos, limit: Option<Nanos>| {
+            let text = "name = \"t\"\n[target]\ncpus = \"1\"\n[[probe]]\nkind = \"timer\"\n";
+            let plan = Plan::parse(&Source { name: "t.toml", text }, &[]).unwrap();
+            too_short(&Plan { duration, repeats: 2, limit, ..plan }).is_some()
         };
-        assert!(is_reported("duration = \"400ms\"\nlimit = \"5ms\"\n"));
-        assert!(!is_reported("duration = \"500ms\"\nlimit = \"5ms\"\n"));
-        assert!(!is_reported("duration = \"400ms\"\n"), "only a limit makes a verdict of pass or fail");
+        let limit = Some(Nanos::from_millis(5));
+        assert!(is_reported(Nanos::from_millis(400), limit));
+        assert!(!is_reported(Nanos::from_millis(500), limit));
+        assert!(!is_reported(Nanos::from_millis(400), None), "only a limit makes a verdict of pass or fail");
     }
 
     fn experiment(tracers: &[&str], more: &str) -> Experiment {
