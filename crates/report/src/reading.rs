@@ -156,6 +156,14 @@ pub(crate) fn cell_with_reason(comparison: &Comparison, shown: Option<(f64, f64)
     Cell { text: plain.text.map(|text| text.and_plain(reason)), ..plain }
 }
 
+/// A ratio of which only a bound is known: `at least 8.08 ×`.
+pub(crate) fn bounded_cell(comparison: &Comparison, bound: &str) -> Cell {
+    let reading = Reading::of(comparison.outcome);
+    let effect =
+        comparison.ratio.map_or_else(|| "unknown".to_owned(), |it| format!("{bound} {} ×", times(it)));
+    Cell { tone: reading.tone, ..whole(&reading, &effect).into() }
+}
+
 fn whole(reading: &Reading, effect: &str) -> Text {
     Text::default().and(Span::Whole(format!("{} {effect}", reading.sign)))
 }

@@ -251,6 +251,7 @@ fn figures_and_ratios_of_random_runs_differ_by_more_than_a_tenth_only_with_a_wor
             of_cell: String::new(),
             comparison: it.clone(),
             values: [vec![it.baseline_value], vec![it.cell_value]],
+            above_histogram: [0, 0],
         };
         let compared = CompareResult {
             contrasts: run.comparisons.iter().map(contrast).collect(),

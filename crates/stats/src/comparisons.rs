@@ -133,7 +133,7 @@ pub fn contrasts_of_cells(
         let values = [values(baseline, &comparison), values(cell, &comparison)];
         let comparison =
             Comparison { baseline: baseline_name.to_owned(), cell: name.to_owned(), ..comparison };
-        RunContrast { of_cell: String::new(), comparison, values }
+        RunContrast { of_cell: String::new(), comparison, values, above_histogram: [0, 0] }
     };
     primary.into_iter().chain(others).map(contrast).collect()
 }

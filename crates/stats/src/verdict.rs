@@ -282,6 +282,7 @@ fn by_limit(
                 .chain(cells.iter().flat_map(|cell| too_little(cell, plan)))
                 .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound)))
                 .chain(ended_by_sleeps(cells, plan))
+                .chain(too_few_responses(cells))
                 .collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
@@ -430,6 +431,20 @@ fn too_little(cell: &CellResult, plan: &Plan) -> Vec<String> {
 fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
     let doubts = probes_of_users(std::slice::from_ref(cell)).flat_map(|probe| doubts(probe, bound));
     doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
+}
+
+/// The fewest responses that a pass needs, of the thread or chain that has the most.
+const RESPONSES_MIN: u64 = 10;
+
+/// Threads that hardly ever responded, such as one that only waits for the others to end.
+fn too_few_responses(cells: &[CellResult]) -> Option<String> {
+    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus).map(|task| task.samples);
+    let most = tasks.max().filter(|most| (1..RESPONSES_MIN).contains(most))?;
+    Some(format!(
+        "only {} {} seen, and a pass needs {RESPONSES_MIN}",
+        counted(most, "response"),
+        if most == 1 { "was" } else { "were" }
+    ))
 }
 
 /// Without rights, `--per-wakeup` cannot tell a wait for a lock from the sleep between two pieces of work.

@@ -394,9 +394,15 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
     let candidate = |(name, least): (&str, u64)| -> Option<(SeriesStatistic, Option<&Path>)> {
         let statistic: SeriesStatistic =
             format!("{probe} {name}").parse().ok().filter(|_| samples >= least)?;
-        let values = sides.iter().flat_map(|side| side.values(Some(&statistic), true));
-        let lacks = |it: &RunValues| it.of_statistic("", &statistic).is_none();
-        let path = values.zip(parts()).find(|(it, _)| lacks(it)).map(|(_, part)| part.path());
+        let values: Vec<Vec<RunValues>> =
+            sides.iter().map(|side| side.values(Some(&statistic), true)).collect();
+        let is_above = |it: &RunValues| it.is_statistic_above("", &statistic);
+        // On one side, the end of the histogram is known to be less than the value.
+        let is_counted = values.iter().filter(|of_side| of_side.iter().any(is_above)).count() < 2;
+        let lacks =
+            |it: &RunValues| it.of_statistic("", &statistic).is_none() && !(is_counted && is_above(it));
+        let path =
+            values.iter().flatten().zip(parts()).find(|(it, _)| lacks(it)).map(|(_, part)| part.path());
         Some((statistic, path))
     };
     let candidates = [("p99.9", 100 * QUANTILE_LEAST), ("p99", 10 * QUANTILE_LEAST), ("max", 0)];
@@ -406,7 +412,7 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
             (None, None) => return (Some(statistic), None),
             (None, Some((higher, path))) => {
                 let text = format!(
-                    "{} is missing in {}, so {} decides",
+                    "{} is missing in {}, or above the end of its histogram, so {} decides",
                     higher.statistic,
                     path.display(),
                     statistic.statistic

@@ -103,6 +103,13 @@ pub struct RunContrast {
     pub comparison: Comparison,
     /// The compared values, one for each run: first those of the baseline, then those of the other side.
     pub values: [Vec<f64>; 2],
+    /// How many values of each side are above the end of another tool's histogram, and count with this end.
+    #[serde(default, skip_serializing_if = "is_none_above")]
+    pub above_histogram: [u32; 2],
+}
+
+fn is_none_above(above: &[u32; 2]) -> bool {
+    *above == [0, 0]
 }
 
 /// The late time that one cause took.

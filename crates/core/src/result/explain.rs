@@ -183,9 +183,13 @@ pub struct ExplainedTrace {
     pub answer_reason: Option<String>,
     /// The largest latency of the chosen tasks, above the threshold or not.
     pub worst: Option<LateTask>,
-    /// Other tasks that were late by more than the threshold, each with its worst moment, latest first.
+    /// Other tasks that were late by more than the threshold, each with its worst moment, latest first: at most 10, real-time tasks
+    /// before others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also_late: Vec<LateTask>,
+    /// How many more tasks were late.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub also_late_more: u64,
     /// How often the chosen tasks ran after a sleep.
     pub wakeups: u64,
     /// Latencies above the threshold, each once; only `--top` of them are explained. The wake-up that ends a counted sleep is

@@ -4,7 +4,7 @@
 //! tell", with the reason and what to record.
 
 use crate::find::finder::{Finder, Seen};
-use crate::find::late::{Late, LateKind};
+use crate::find::late::{Late, LateKind, PRIORITY_NORMAL};
 use crate::find::subject::{self, Subject};
 use crate::find::track::TaskTrack;
 use crate::options::{Options, THRESHOLD_NS};
@@ -53,14 +53,15 @@ pub(crate) fn stated(known: &[Late], finder: &Finder<'_>, info: &TraceInfo) -> O
     Some(Late { pid: Some(task.pid), command: track.and_then(|track| track.command), priority, ..late })
 }
 
-/// The other tasks that were late by more than the threshold.
+/// The other tasks that were late by more than the threshold, the latest first, and how many more there are: ordinary tasks make room
+/// for real-time ones.
 pub(crate) fn also_late(
     finder: &Finder<'_>,
     subject: &Subject,
     options: &Options,
     threshold_ns: u64,
     reader: &dyn Reader,
-) -> Vec<LateTask> {
+) -> (Vec<LateTask>, u64) {
     let name = |track: &TaskTrack| track.command.map_or("", |name| reader.names().text(name));
     let is_other = |(pid, track): &(u32, &TaskTrack)| {
         !subject.pids.contains(pid) && !subject::is_helper(track, name(track))
@@ -74,9 +75,13 @@ pub(crate) fn also_late(
     let worst = others.filter_map(|(_, track)| worst(track));
     let mut late: Vec<LateTask> =
         worst.filter(|late| late.latency_ns() > threshold_ns).map(|late| late.brief(reader)).collect();
-    late.order_by_key(|late| (std::cmp::Reverse(late.latency_ns), late.at_ns, late.pid));
+    let by_latency = |late: &LateTask| (std::cmp::Reverse(late.latency_ns), late.at_ns, late.pid);
+    let is_ordinary = |late: &LateTask| late.priority.is_some_and(|priority| priority >= PRIORITY_NORMAL);
+    late.order_by_key(|late| (is_ordinary(late), by_latency(late)));
+    let more = late.len().saturating_sub(ALSO_LATE_MAX) as u64;
     late.truncate(ALSO_LATE_MAX);
-    late
+    late.order_by_key(by_latency);
+    (late, more)
 }
 
 /// Whether there is really no late moment if none was found; and why this is unknown, or what it rests on.
@@ -107,14 +112,14 @@ pub(crate) fn lost(seen: &Seen, info: &TraceInfo) -> u64 {
 pub(crate) const WATCH: &str =
     "`whylate watch` measures the whole cycle, and names functions and system calls";
 
-/// What the latencies of a trace leave out: a task that is at work for longer than its period begins its next cycle late, without
-/// a sleep before it.
+/// What the latencies of a trace leave out: a task that goes back to sleep after its next period has begun begins it late, without a
+/// sleep before it.
 pub(crate) fn overran(subject: &Subject) -> String {
     let (times, longest_ns) = subject.overruns;
     let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
     format!(
-        "the task was at work for longer than its period {times} (at most {}), and may then have begun its next cycle late without a \
-         wake-up, which is no latency here",
+        "at least {times}, the task went back to sleep only after its next period had begun (up to {} after its wake-up). Its next cycle \
+         then began late without a wake-up, which is no latency here",
         nanoseconds(longest_ns)
     )
 }
@@ -171,7 +176,7 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
     if subject.unseen.1 > options.least_ns() {
         return Some(format!("{}: {SWITCHES}", unseen(subject)));
     }
-    if subject.overruns.0 > 0 {
+    if subject.overruns.1 > options.least_ns() {
         return Some(format!("{}: {WATCH}", overran(subject)));
     }
     if subject.unknown > 0 {

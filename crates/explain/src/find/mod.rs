@@ -40,6 +40,8 @@ pub(crate) struct Found {
     /// The largest of the subject, above the threshold or not.
     pub(crate) worst: Option<LateTask>,
     pub(crate) also_late: Vec<LateTask>,
+    /// Late tasks that are not listed.
+    pub(crate) more_late: u64,
     /// Threads that were not followed to the end, in a sentence.
     pub(crate) too_many_tasks: Option<String>,
     /// The answer if no spike is found.
@@ -93,6 +95,7 @@ impl Found {
         self.lates.clear();
         (self.left_out, self.uncounted) = (0, None);
         self.also_late.clear();
+        self.more_late = 0;
         if self.threshold.1 == ThresholdFrom::Default {
             self.threshold = (THRESHOLD_NS.min(spike.latency_ns - 1), ThresholdFrom::Header);
         }
@@ -125,6 +128,7 @@ impl Found {
             answer_reason,
             worst: self.worst.clone(),
             also_late: self.also_late.clone(),
+            also_late_more: self.more_late,
             wakeups: self.subject.wakeups,
             spikes_found: if explained == 0 { 0 } else { self.spikes.max(explained) },
             wakeups_unseen: self.subject.unseen.0,
@@ -164,13 +168,11 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         subject = subject::choose(&finder, options, reader);
     }
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
-    // Only what the trace shows in full is compared; a wait without an end is better than no answer.
     let is_late = |late: &Late| late.latency_ns() > threshold.0;
-    let waiting = subject.waiting.filter(|late| is_late(late) && !lates.first().is_some_and(is_late));
-    if let Some(late) = waiting {
-        lates.insert(0, late);
-    }
-    let worst = waiting.or(largest).map(|late| late.brief(reader));
+    let waiting = subject.waiting.filter(is_late);
+    lates.extend(waiting);
+    let worst =
+        waiting.into_iter().chain(largest).max_by_key(Late::latency_ns).map(|late| late.brief(reader));
     lates.extend(subject.blocked.iter().copied());
     let stated = answer::stated(&lates, &finder, reader.info());
     lates.extend(stated);
@@ -191,7 +193,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         sleeps: counted(&subject.blocked).saturating_sub(subject.blocked.above(threshold.0) as u64),
         alone,
     });
-    let also_late = answer::also_late(&finder, &subject, options, threshold.0, reader);
+    let (also_late, more_late) = answer::also_late(&finder, &subject, options, threshold.0, reader);
     let otherwise = answer::without_spike(&finder, &subject, options, reader);
     let dropped = finder.tasks.dropped;
     let too_many_tasks = (dropped > 0).then(|| {
@@ -207,6 +209,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         uncounted,
         worst,
         also_late,
+        more_late,
         too_many_tasks,
         otherwise,
         subject,

@@ -2,8 +2,8 @@
 
 use super::Exported;
 use super::{ExportError, all};
-use whylate_core::quantity::{CORRECTED, Merge, TABLE, Value};
-use whylate_core::result::{CauseKind, OTHERS, Quantiles};
+use whylate_core::quantity::{ABOVE_HISTOGRAM, CORRECTED, HISTOGRAM_END_NS, Merge, TABLE, Value};
+use whylate_core::result::{CauseKind, CpuResult, OTHERS, Quantiles};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CsvTable {
@@ -51,6 +51,9 @@ fn field<T: ToString>(value: Option<T>) -> String {
 /// The figures of a series, as columns.
 const FIGURES: [&str; 7] = ["min_ns", "mean_ns", "p50_ns", "p99_ns", "p999_ns", "p9999_ns", "max_ns"];
 
+/// The part of the samples up to each of them, for quantiles.
+const PARTS: [Option<f64>; 7] = [None, None, Some(0.5), Some(0.99), Some(0.999), Some(0.9999), None];
+
 /// The columns `p50_ns`, … are of the recorded samples. `corrected_p50_ns`, … also count missed periods, as reports do;
 /// probes that cannot miss one do not have them.
 fn quantiles(run: &Exported) -> Rows {
@@ -63,7 +66,10 @@ fn quantiles(run: &Exported) -> Rows {
         let cpu = series.cpu;
         let mut row =
             vec![series.cell.name.clone(), series.name(), cpu.cpu.to_string(), cpu.samples.to_string()];
-        row.extend(figures(cpu.quantiles));
+        row.extend(figures(cpu.quantiles).into_iter().zip(PARTS).map(|(figure, part)| {
+            // Above the end of another tool's histogram, a quantile is not known.
+            if part.is_none_or(|part| cpu.knows_quantile(part)) { figure } else { String::new() }
+        }));
         row.extend(counted().map(|(number, _)| field(cpu.quantities.value(number).and_then(Value::as_f64))));
         row.extend(figures(cpu.quantities.of(CORRECTED).copied()));
         rows.push(row);
@@ -88,11 +94,25 @@ fn histogram(run: &Exported) -> Rows {
     let mut rows = titled("cell probe cpu lower_ns count");
     for series in all(run) {
         let own = [series.cell.name.clone(), series.name(), series.cpu.cpu.to_string()];
-        for (lower_ns, count) in &series.cpu.histogram {
+        for (lower_ns, count) in with_end(series.cpu) {
             rows.push(own.iter().cloned().chain([lower_ns.to_string(), count.to_string()]).collect());
         }
     }
     rows
+}
+
+/// The buckets. What another tool counted above the end of its histogram is a bucket of its own, and not part of the last one.
+fn with_end(cpu: &CpuResult) -> Vec<(u64, u64)> {
+    let mut buckets = cpu.histogram.clone();
+    let above = cpu.get(ABOVE_HISTOGRAM).unwrap_or(0);
+    if let (Some(end_ns), Some(last)) = (cpu.get(HISTOGRAM_END_NS), buckets.last_mut())
+        && (1..=last.1).contains(&above)
+    {
+        last.1 -= above;
+        buckets.push((end_ns, above));
+    }
+    buckets.retain(|(_, count)| *count > 0);
+    buckets
 }
 
 fn timeline(run: &Exported) -> Rows {

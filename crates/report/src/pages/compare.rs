@@ -160,7 +160,17 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
     let row = |it: &&RunContrast| {
         let comparison = &it.comparison;
         let decides = if comparison.primary { " (decides)" } else { "" };
-        let figure = |figure: f64| value(comparison.statistic, figure);
+        // The middle value is above the end of a histogram if half of them are.
+        let figure = |side: usize, figure: f64| {
+            let is_above = it.above_histogram[side] as usize * 2 >= it.values[side].len().max(1);
+            format!("{}{}", if is_above { "> " } else { "" }, value(comparison.statistic, figure))
+        };
+        // A value above the end of a histogram counts with this end.
+        let ratio = match it.above_histogram {
+            [0, 0] => reading::cell_with_reason(comparison, None, ", the median over all pairs of repeats"),
+            [0, _] => reading::bounded_cell(comparison, "at least"),
+            _ => reading::bounded_cell(comparison, "at most"),
+        };
         let reading = Reading::of(comparison.outcome);
         let verdict = Cell { tone: reading.tone, ..reading.word.into() };
         let cell = Some(it.of_cell.clone()).filter(|cell| !cell.is_empty());
@@ -168,9 +178,9 @@ fn table(contrasts: &[&RunContrast], note: &'static str) -> Table {
             cell.into(),
             format!("{} {}{decides}", comparison.probe, comparison.statistic).into(),
             format!("{} - {}", comparison.cell, comparison.baseline).into(),
-            figure(comparison.baseline_value).into(),
-            figure(comparison.cell_value).into(),
-            reading::cell_with_reason(comparison, None, ", the median over all pairs of repeats"),
+            figure(0, comparison.baseline_value).into(),
+            figure(1, comparison.cell_value).into(),
+            ratio,
             verdict,
             p_value(comparison).into(),
         ])

@@ -84,7 +84,14 @@ pub(super) fn sections(result: &ExplainResult) -> Vec<Section> {
         let cell = in_cell(trace.and_then(|trace| trace.cell.as_ref()));
         self::spike(format!("{}{cell}", heading(spike)), spike, trace).depth(depth)
     });
-    let also = Section::new("also-late", "Other late tasks").with_all(also_late(result)).unless_empty();
+    let more: u64 = result.traces.iter().map(|trace| trace.also_late_more).sum();
+    let more = (more > 0).then(|| {
+        Block::note(format!("Late tasks that are not listed: {more} (`--task NAME` explains one)."))
+    });
+    let also = Section::new("also-late", "Other late tasks")
+        .with_all(also_late(result))
+        .with_all(more)
+        .unless_empty();
     let guide = guide::of_explanation(result);
     let all = measured.into_iter().chain(spikes).chain(also).chain(guide);
     all.chain(warnings::section(&result.warnings)).collect()

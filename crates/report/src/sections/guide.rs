@@ -30,8 +30,12 @@ fn of_spikes<'s>(spikes: impl Iterator<Item = &'s Spike>) -> Vec<Section> {
     section(late_time(spikes).into_iter().map(|one| one.kind))
 }
 
+/// The page with the cures. A task that waited until a thread woke it does not need that thread to run less.
 fn kind(cause: &Cause) -> CauseKind {
-    cause.kind
+    match cause.kind {
+        CauseKind::Thread if cause.delayed.is_some() && cause.delayed == cause.actor => CauseKind::Wait,
+        kind => kind,
+    }
 }
 
 fn section(kinds: impl Iterator<Item = CauseKind>) -> Vec<Section> {

@@ -32,7 +32,9 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>, l
         (CompareOutcome::CannotTell, format!("{why}; choose another --statistic"))
     } else if count(CompareOutcome::Worse) > 0 {
         (CompareOutcome::Worse, format!("{what} is worse in {} of {cells}", count(CompareOutcome::Worse)))
-    } else if !lacking.is_empty() {
+    } else if !lacking.is_empty()
+        && !(count(CompareOutcome::Better) > 0 && count(CompareOutcome::CannotTell) == 0)
+    {
         (CompareOutcome::CannotTell, format!("{what}: cannot tell, because {}", lacking.join("; ")))
     } else if count(CompareOutcome::Equivalent) == all {
         (

@@ -81,6 +81,7 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
     let mut p_values: Vec<f64> = drafts.iter().map(|draft| draft.contrast.comparison.p_value).collect();
     correction(&mut p_values);
     for (draft, p_value) in drafts.iter_mut().zip(p_values) {
+        let above = draft.contrast.above_histogram;
         // Differences of values have no share that does not matter.
         let margin = if draft.contrast.comparison.ratio.is_some() { margin.ln_1p() } else { 0.0 };
         let comparison = &mut draft.contrast.comparison;
@@ -90,11 +91,23 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
             true => outcome(p_value, draft.effect, draft.interval, margin),
             false => Outcome::CannotTell,
         };
+        // Values that are larger than they are known to be make only one outcome surer.
+        let is_sure = match comparison.outcome {
+            Outcome::Worse => above[0] == 0,
+            Outcome::Better => above[1] == 0,
+            Outcome::Equivalent => above == [0, 0],
+            Outcome::CannotTell => true,
+        };
+        if !is_sure {
+            comparison.outcome = Outcome::CannotTell;
+        }
     }
 }
 
 fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
-    let of = |runs: &[RunValues]| -> Vec<f64> { runs.iter().filter_map(|run| run.get(key)).collect() };
+    // A value above the end of a histogram counts with this end.
+    let least = |run: &RunValues| run.get(key).or_else(|| run.above(key));
+    let of = |runs: &[RunValues]| -> Vec<f64> { runs.iter().filter_map(least).collect() };
     let (first, second, history) = (of(question.baseline.1), of(question.side.1), of(question.history));
     if first.is_empty() || second.is_empty() {
         return None;
@@ -136,21 +149,44 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         p_value: found.as_ref().map_or(1.0, |it| it.p_value),
         repeats: first.len().min(second.len()) as u32,
         more_repeats: None,
-        refused: missing(question, key).or_else(|| other_limits(question, key)),
+        refused: None,
+    };
+    let above = [question.baseline.1, question.side.1]
+        .map(|runs| runs.iter().filter(|run| run.above(key).is_some()).count() as u32);
+    let is_one_sided = (above[0] == 0) != (above[1] == 0);
+    let refused = missing(question, key, is_one_sided).or_else(|| other_limits(question, key));
+    // The ratio is then only known to be at least, or at most, this.
+    let is_open = above.iter().all(|above| *above > 0);
+    let comparison = Comparison {
+        refused,
+        ratio: comparison.ratio.filter(|_| !is_open),
+        p_value: if is_open { 1.0 } else { comparison.p_value },
+        ratio_high: comparison.ratio_high.filter(|_| above[1] == 0),
+        ratio_low: comparison.ratio_low.filter(|_| above[0] == 0),
+        ..comparison
     };
     let is_decidable = found.is_some();
     let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
     let comparison = comparison.explained();
-    let contrast = RunContrast { of_cell: key.cell.clone(), comparison, values: [first, second] };
+    let contrast = RunContrast {
+        of_cell: key.cell.clone(),
+        comparison,
+        values: [first, second],
+        above_histogram: above,
+    };
     Some(Draft { contrast, effect, interval, is_decidable })
 }
 
 /// Why results of a side do not count for a statistic; `None` if all have it. Without them, no outcome is certain: one
-/// that is missing may be the worst.
-fn missing(question: &Question<'_>, key: &ValueKey) -> Option<String> {
+/// that is missing may be the worst. `is_above_counted`: values above the end of a histogram count with this end.
+fn missing(question: &Question<'_>, key: &ValueKey, is_above_counted: bool) -> Option<String> {
     let of_side = |(name, runs): (&str, &[RunValues])| {
         let open = runs.iter().filter(|run| run.get(key).is_none());
-        let (above, absent): (Vec<&RunValues>, Vec<&RunValues>) = open.partition(|run| run.is_above(key));
+        let (mut above, absent): (Vec<&RunValues>, Vec<&RunValues>) =
+            open.partition(|run| run.above(key).is_some());
+        if is_above_counted {
+            above.clear();
+        }
         let (all, statistic) = (runs.len(), key.statistic);
         let above = match above.len() {
             0 => None,
@@ -185,7 +221,8 @@ pub fn lacking(question: &Question<'_>) -> Vec<String> {
     };
     let (first, second) = (keys(question.baseline.1), keys(question.side.1));
     // A cell or a series that only one side has is not compared.
-    let mut all: Vec<String> = first.intersection(&second).filter_map(|key| missing(question, key)).collect();
+    let mut all: Vec<String> =
+        first.intersection(&second).filter_map(|key| missing(question, key, false)).collect();
     all.dedup();
     all
 }

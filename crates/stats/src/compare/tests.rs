@@ -249,8 +249,11 @@ fn a_file_without_the_deciding_statistic_leaves_the_outcome_open() {
     let (outcome, reason) = concluded(&after, &before);
     assert!(outcome == CompareOutcome::CannotTell && reason.contains("4 of 8 files on side A"), "{reason}");
     let none: Vec<RunValues> = (0..8).map(|_| measured(&[5], 400_000)).collect();
-    let (outcome, reason) = concluded(&before, &none);
-    assert!(outcome == CompareOutcome::CannotTell && reason.contains("8 of 8 files on side B"), "{reason}");
+    // All of them are longer than all others, whatever their values.
+    assert_eq!(concluded(&before, &none).0, CompareOutcome::Worse);
+    assert_eq!(concluded(&none, &before).0, CompareOutcome::Better);
+    let (outcome, reason) = concluded(&none, &none);
+    assert!(outcome == CompareOutcome::CannotTell && reason.contains("8 of 8 files on side A"), "{reason}");
     // The CPU whose quantile is not known may be the worst.
     after[0] = measured(&[0, 5], 50_000);
     (1..4).for_each(|nth| after[nth] = measured(&[0, 0], 50_000));

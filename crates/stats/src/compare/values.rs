@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use whylate_core::SeriesName;
 use whylate_core::order::InOrder;
 use whylate_core::plan::{SeriesStatistic, Statistic};
-use whylate_core::quantity::EXTREMES;
+use whylate_core::quantity::{EXTREMES, HISTOGRAM_END_NS};
 use whylate_core::result::{CpuResult, MeasureResult, RunResult};
 
 /// Prefix of the name that takes the place of a cell for one CPU of another tool's result.
@@ -36,8 +36,8 @@ pub struct ValueKey {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunValues {
     known: BTreeMap<ValueKey, f64>,
-    /// What is above the end of the histogram of a tool, on some CPU: its value is not known.
-    above: BTreeSet<ValueKey>,
+    /// What is above the end of the histogram of a tool, on some CPU, with the least value that is possible.
+    above: BTreeMap<ValueKey, f64>,
     /// Samples above it are counted as spikes.
     pub(super) spike_ns: Option<u64>,
 }
@@ -61,7 +61,7 @@ impl RunValues {
                 values.extend(median(&of_repeats).map(|value| (key, value)));
             }
         }
-        Self { known: values, above: BTreeSet::new(), spike_ns: Some(run.plan.spikes_above().0) }
+        Self { known: values, above: BTreeMap::new(), spike_ns: Some(run.plan.spikes_above().0) }
     }
 
     /// The values of one measurement, such as another tool's result: those of its worst CPU and those of each CPU.
@@ -83,8 +83,9 @@ impl RunValues {
                             let worst = values.known.entry(key).or_insert(value);
                             *worst = worst.max(value);
                         }
-                        Figure::Above => {
-                            values.above.insert(key);
+                        Figure::Above(least) => {
+                            let known = values.above.entry(key).or_insert(least);
+                            *known = known.max(least);
                         }
                         Figure::Missing => {
                             open.insert(key);
@@ -93,7 +94,12 @@ impl RunValues {
                 }
             }
         }
-        values.known.retain(|key, _| !values.above.contains(key) && !open.contains(key));
+        // The worst CPU is at least as late as the others.
+        for (key, least) in &mut values.above {
+            *least = values.known.get(key).map_or(*least, |known| known.max(*least));
+        }
+        values.above.retain(|key, _| !open.contains(key));
+        values.known.retain(|key, _| !values.above.contains_key(key) && !open.contains(key));
         values
     }
 
@@ -110,21 +116,28 @@ impl RunValues {
         self.known.get(key).copied()
     }
 
-    /// Whether the value is only known to be above the end of a tool's histogram.
-    pub(super) fn is_above(&self, key: &ValueKey) -> bool {
-        self.above.contains(key)
+    /// Whether a value is only known to be above the end of a tool's histogram.
+    pub fn is_statistic_above(&self, cell: &str, statistic: &SeriesStatistic) -> bool {
+        self.above.keys().any(|key| {
+            key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
+        })
+    }
+
+    /// The least value that is possible, if it is only known to be above the end of a tool's histogram.
+    pub(super) fn above(&self, key: &ValueKey) -> Option<f64> {
+        self.above.get(key).copied()
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &ValueKey> {
-        self.known.keys().chain(&self.above)
+        self.known.keys().chain(self.above.keys())
     }
 }
 
 /// What a file says of a statistic of one CPU.
 enum Figure {
     Known(f64),
-    /// It is above the end of the tool's histogram.
-    Above,
+    /// It is above the end of the tool's histogram, which is this.
+    Above(f64),
     Missing,
 }
 
@@ -145,7 +158,9 @@ fn statistics(cpu: &CpuResult) -> Vec<(Statistic, Figure)> {
     .into_iter()
     .map(|(statistic, part, ns)| {
         let figure = match ns {
-            Some(_) if !cpu.knows_quantile(part) => Figure::Above,
+            Some(ns) if !cpu.knows_quantile(part) => {
+                Figure::Above(cpu.get(HISTOGRAM_END_NS).unwrap_or(ns) as f64)
+            }
             Some(ns) => Figure::Known(ns as f64),
             None => Figure::Missing,
         };
@@ -156,7 +171,7 @@ fn statistics(cpu: &CpuResult) -> Vec<(Statistic, Figure)> {
 
 pub(super) fn common(first: &[RunValues], second: &[RunValues]) -> BTreeSet<ValueKey> {
     let keys = |runs: &[RunValues]| -> BTreeSet<ValueKey> {
-        runs.iter().flat_map(|run| run.known.keys().cloned()).collect()
+        runs.iter().flat_map(|run| run.keys().cloned()).collect()
     };
     keys(first).intersection(&keys(second)).cloned().collect()
 }
