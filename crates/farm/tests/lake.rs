@@ -383,6 +383,8 @@ fn a_farm_file_gives_labels_and_the_kernel_of_its_machines() {
     };
     let pushed = with("a", false, None);
     assert_eq!(pushed.mismatches, ["kernel: 6.12 was requested, 6.18.3 ran"]);
+    let again = lake.push(&run, &Push { replace: true, ..Push::default() }).unwrap();
+    assert_eq!(again.mismatches, pushed.mismatches, "a push without a request keeps the stored one");
     assert!(!pushed.is_stranger);
     assert_eq!(manifest(), "soc=n100");
     assert!(with("a", true, Some("6.18")).mismatches.is_empty(), "a request comes before the farm file");

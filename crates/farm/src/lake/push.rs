@@ -67,6 +67,16 @@ fn result_of(reader: &Reader) -> Result<Option<RunResult>, FarmError> {
     }
 }
 
+/// Whether a mismatch is of a request that this push leaves open.
+fn is_of_open_request(mismatch: &str, asked: &Asked) -> bool {
+    match mismatch.split_once(": ").map(|(kind, _)| kind) {
+        Some("kernel") => asked.kernel.is_none(),
+        Some("host") => asked.host.is_none(),
+        Some("plan") => asked.plan.is_none() && asked.short.is_none(),
+        _ => false,
+    }
+}
+
 /// A machine's labels, and the run's tags as `tag=TAG`.
 fn with_tags(labels: &str, tags: &[String]) -> String {
     let own = labels.split_whitespace().filter(|word| !word.starts_with(TAG)).map(str::to_owned);
@@ -98,10 +108,17 @@ impl Lake {
         let host = how.farm.as_ref().and_then(|farm| farm.host(&run.host));
         let mut asked = how.asked.clone();
         asked.kernel = asked.kernel.or_else(|| host.and_then(|host| host.kernel.clone()));
-        let differs = mismatches(info, result.as_ref(), &asked);
+        let stored = self.runtime.block_on(self.stored(&run))?;
+        let mut differs = mismatches(info, result.as_ref(), &asked);
+        let known = stored.iter().flat_map(|it| it.mismatches.iter().flatten());
+        let kept: Vec<String> = known
+            .filter(|line| is_of_open_request(line, &asked) && !differs.contains(line))
+            .cloned()
+            .collect();
+        differs.extend(kept);
         let labels = match host {
             Some(host) => host.labels(),
-            None => self.runtime.block_on(self.labels_of(&run))?,
+            None => stored.map(|it| it.labels).unwrap_or_default(),
         };
         let labels = with_tags(&labels, &Labels::read(&folder)?.tags);
         let words = LakeWords { mismatches: &differs, labels: &labels };
@@ -137,13 +154,13 @@ impl Lake {
         Ok(Pushed { run, objects, bytes, mismatches: differs, is_short, is_stranger })
     }
 
-    /// The labels of a run in the lake: a push without others keeps them.
-    async fn labels_of(&self, run: &LakeRun) -> Result<String, FarmError> {
+    /// What the lake knows of a run: a push without labels or a request keeps them.
+    async fn stored(&self, run: &LakeRun) -> Result<Option<Manifest>, FarmError> {
         if !is_plain(&run.run) {
-            return Ok(String::new());
+            return Ok(None);
         }
         let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
-        Ok(serde_json::from_slice::<Manifest>(&found).map(|found| found.labels).unwrap_or_default())
+        Ok(serde_json::from_slice(&found).ok())
     }
 
     async fn bring(
