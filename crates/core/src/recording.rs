@@ -210,6 +210,8 @@ pub struct Activation {
     /// The sleep before it, or one in its middle, ended with the end of the thread for which it waited.
     pub joins: bool,
     pub faults: u64,
+    /// The least time that a page fault takes on this machine, if the time of each is not recorded.
+    pub fault_ns: Option<u64>,
     /// What its own work consisted of; `None` if that was not recorded.
     pub work: Option<Divided>,
     /// What the CPUs' counters counted while it ran, with the interrupts in that time.

@@ -2,6 +2,8 @@
 
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::thread::{CpuSet as KernelCpuSet, sched_setaffinity};
+use std::sync::OnceLock;
+use std::time::Instant;
 use std::{fmt, io};
 use whylate_core::{CpuId, CpuSet, Nanos};
 
@@ -242,9 +244,43 @@ pub fn usage_of_this_thread() -> ThreadUsage {
     }
 }
 
+/// The least time that a page fault of fresh memory takes on this machine, by writing to some; `None` if the memory that this process
+/// gets is not fresh. Measured once.
+pub fn cost_of_page_fault() -> Option<Nanos> {
+    static COST: OnceLock<Option<Nanos>> = OnceLock::new();
+    *COST.get_or_init(|| (0..TRIALS).filter_map(|_| cost_in_one_trial()).min())
+}
+
+const TRIALS: usize = 8;
+/// Fewer faults are too few for a mean, for example with huge pages.
+const FAULTS_LEAST: u64 = 64;
+
+fn cost_in_one_trial() -> Option<Nanos> {
+    /// Large enough that the allocator maps it anew, and smaller than a huge page.
+    const BYTES: usize = 1 << 20;
+    const PAGE: usize = 4096;
+    let before = usage_of_this_thread().page_faults;
+    let began = Instant::now();
+    let mut memory = vec![0u8; BYTES];
+    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+    std::hint::black_box(&mut memory);
+    let took_ns = began.elapsed().as_nanos() as u64;
+    let faults = usage_of_this_thread().page_faults.saturating_sub(before);
+    (faults >= FAULTS_LEAST).then(|| Nanos(took_ns / faults))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_fault_takes_some_time() {
+        assert!(
+            cost_of_page_fault().is_none_or(|cost| (10..1_000_000).contains(&cost.0)),
+            "{:?}",
+            cost_of_page_fault()
+        );
+    }
 
     #[test]
     fn a_thread_stays_where_it_is_pinned() {

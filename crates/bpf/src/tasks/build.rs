@@ -13,6 +13,7 @@ use whylate_core::recording::Thread;
 use whylate_core::recording::{
     Activation, Budget, Counts, Divided, Doing, LongCall, OwnSample, Site, Stage, Wait, Waker,
 };
+use whylate_sys::schedule::cost_of_page_fault;
 use zerocopy::TryFromBytes as _;
 
 /// The kernel's number for an ordinary task of nice 0.
@@ -416,6 +417,9 @@ impl Builder {
         let counts = std::mem::take(&mut track.counts);
         if let Some(open) = &mut track.open {
             open.faults += u64::from(raw.faults);
+            if raw.faults > 0 && !self.times_faults {
+                open.fault_ns = cost_of_page_fault().map(|cost| cost.0);
+            }
             open.counts = open.counts.plus(counts);
             open.calls.append(&mut track.calls);
             open.samples.append(&mut track.samples);

@@ -87,7 +87,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
             own.evidence.push(unknown.to_owned());
             own.confidence = own.confidence.map(|confidence| confidence.min(POSSIBLE));
         }
-        return faults_of_unknown_time(causes, place, number, total_ns, activation.response_ns());
+        return faults_of_unknown_time(causes, place, total_ns, activation);
     };
     let (calls, spun_ns) = long_calls(activation, &own);
     let long_ns: u64 = calls.values().map(|(_, ns)| ns).sum();
@@ -118,7 +118,7 @@ pub(super) fn divide(causes: &mut Vec<Cause>, pieces: &[Piece<()>], activation: 
             let evidence = format!("{} of the task took {}", faults(number), nanoseconds(faults_ns));
             add_faults(causes, place, share, RECORDED, evidence);
         }
-        None => faults_of_unknown_time(causes, place, number, total_ns, activation.response_ns()),
+        None => faults_of_unknown_time(causes, place, total_ns, activation),
     }
 }
 
@@ -139,19 +139,15 @@ fn long_calls<'a>(activation: &'a Activation, own: &[(u64, u64)]) -> (BTreeMap<&
 }
 
 /// Page faults whose time is not recorded make the own work less sure if they may be much of it, and are a possible cause.
-fn faults_of_unknown_time(
-    causes: &mut Vec<Cause>,
-    place: usize,
-    number: u64,
-    total_ns: u64,
-    response_ns: u64,
-) {
+fn faults_of_unknown_time(causes: &mut Vec<Cause>, place: usize, total_ns: u64, activation: &Activation) {
+    let (number, response_ns) = (activation.faults, activation.response_ns());
+    let each_ns = activation.fault_ns.unwrap_or(FAULT_NS);
     if number == 0 {
         return;
     }
     let own = &mut causes[place];
     own.evidence.push(format!("the task's work includes {} whose time was not recorded", faults(number)));
-    let least_ns = number.saturating_mul(FAULT_NS);
+    let least_ns = number.saturating_mul(each_ns);
     if least_ns as f64 >= FAULTS_LEAST * total_ns as f64 {
         own.confidence = own.confidence.map(|confidence| confidence.min(LIKELY));
         // The sentence of the cause names them.
@@ -160,13 +156,15 @@ fn faults_of_unknown_time(
             own.parts.push(CausePart { part, call: None, count, ns: None });
         }
         let evidence = format!(
-            "the time of {} of the task was not recorded: at least about {} each, so {} of its work",
+            "the time of {} of the task was not recorded: at least about {} each{}, so {} of its work",
             faults(number),
-            nanoseconds(FAULT_NS),
+            nanoseconds(each_ns),
+            activation.fault_ns.map_or("", |_| " (measured on this machine)"),
             nanoseconds(least_ns.min(total_ns))
         );
+        let confidence = if activation.fault_ns.is_some() { POSSIBLE } else { LEFT_OVER };
         let share = least_ns.min(total_ns) as f64 / response_ns.max(1) as f64;
-        add_faults(causes, place, share, LEFT_OVER, evidence);
+        add_faults(causes, place, share, confidence, evidence);
     }
 }
 

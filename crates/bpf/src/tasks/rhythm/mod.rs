@@ -711,6 +711,7 @@ fn join(open: &mut Activation, part: Activation) {
         }
     }
     open.faults += part.faults;
+    open.fault_ns = open.fault_ns.or(part.fault_ns);
     open.counts = open.counts.plus(part.counts);
     open.work = open.work.zip(part.work).map(|(one, other)| Divided {
         calls_ns: one.calls_ns + other.calls_ns,
