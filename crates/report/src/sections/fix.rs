@@ -9,8 +9,8 @@ use whylate_core::figure::{between, share, value};
 use whylate_core::order::InOrder;
 use whylate_core::plan::Statistic;
 use whylate_core::result::{
-    FixAnswer, FixArm, FixArmResult, FixClaim, FixLeftOut, FixMode, FixOutcome, FixPhase, FixRemoval,
-    FixResult, Outcome, RunResult,
+    CauseKind, FixAnswer, FixArm, FixArmResult, FixClaim, FixLeftOut, FixMode, FixOutcome, FixPhase,
+    FixRemoval, FixResult, Outcome, RunResult,
 };
 
 /// The most causes that are named.
@@ -68,17 +68,27 @@ const LARGE_SHARE: f64 = 0.1;
 /// The large causes that no treatment answers: the program itself has to change.
 fn without_treatment(fix: &FixResult) -> Option<String> {
     let registration = &fix.registration;
-    let is_answered = |kind: &String| registration.arms.iter().any(|arm| arm.answers.contains(kind));
+    let is_answered =
+        |kind: &str| registration.arms.iter().any(|arm| arm.answers.iter().any(|it| it == kind));
     let mut kinds: Vec<&str> = Vec::new();
     for cause in registration.causes.iter().filter(|cause| cause.share >= LARGE_SHARE) {
-        if !is_answered(&cause.kind) && !kinds.contains(&cause.kind.as_str()) {
+        if !kinds.contains(&cause.kind.as_str()) {
             kinds.push(&cause.kind);
         }
     }
-    let pages: Vec<String> = kinds.iter().map(|kind| format!("`whylate explain --why {kind}`")).collect();
-    (!kinds.is_empty()).then(|| {
-        format!("no treatment here answers {}: {} says what cures it", kinds.join(", "), pages.join(", "))
-    })
+    let of_program = |kind: &str| {
+        [CauseKind::Lock, CauseKind::PageFault, CauseKind::Wait].iter().any(|it| it.name() == kind)
+    };
+    let (answered, open): (Vec<&str>, Vec<&str>) = kinds.into_iter().partition(|kind| is_answered(kind));
+    let answered: Vec<&str> = answered.into_iter().filter(|kind| of_program(kind)).collect();
+    let said = |what: &str, kinds: &[&str]| {
+        let pages: Vec<String> = kinds.iter().map(|kind| format!("`whylate explain --why {kind}`")).collect();
+        (!kinds.is_empty())
+            .then(|| format!("{what} {}: {} says what cures it", kinds.join(", "), pages.join(", ")))
+    };
+    let all = [said("no treatment here answers", &open), said("the program itself can prevent", &answered)];
+    let all: Vec<String> = all.into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// Every arm: its way through the screening, and its result.

@@ -161,6 +161,11 @@ impl Lane {
         self.doubts.calls.extend(doubt.calls);
     }
 
+    /// The longest response of the watch; 0 without any.
+    pub(super) fn longest_ns(&self) -> u64 {
+        self.response.1.max().unwrap_or(0)
+    }
+
     /// An activation of up to that length may not have been seen whole.
     pub(super) fn not_seen(&mut self, longest_ns: u64) {
         self.unseen_now = (self.unseen_now.0 + 1, self.unseen_now.1.max(longest_ns));

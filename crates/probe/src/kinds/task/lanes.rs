@@ -385,10 +385,15 @@ impl Lanes {
         }
     }
 
-    /// Takes the activations whose end was not seen: none that is longer than the deadline passes.
+    /// Takes the activations whose end was not seen: none that is longer than the deadline passes, nor, without a deadline, one that
+    /// is longer than the longest of its thread.
     pub(super) fn cut(&mut self, cuts: &[Cut], threads: &BTreeMap<u32, Watched>) {
-        let Some(deadline) = self.deadline else { return };
-        for cut in cuts.iter().filter(|cut| cut.took_ns > deadline.0) {
+        for cut in cuts {
+            let longest_ns = || Some(self.lanes[*self.of_thread.get(&cut.thread)?].longest_ns());
+            let least_ns = self.deadline.map(|deadline| deadline.0).or_else(longest_ns);
+            if least_ns.is_none_or(|least_ns| cut.took_ns <= least_ns) {
+                continue;
+            }
             let Cut { thread, command, cpu, at_ns, took_ns } = cut;
             let seen = Seen { thread: *thread, command, cpu: *cpu, due_ns: at_ns.saturating_sub(*took_ns) };
             let nth = self.lane(&seen, threads);

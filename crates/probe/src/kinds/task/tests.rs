@@ -79,6 +79,22 @@ fn a_thread_that_ended_in_the_middle_of_work_longer_than_the_deadline_has_a_row(
 }
 
 #[test]
+fn without_a_deadline_an_unended_activation_longer_than_all_others_is_a_gap() {
+    let unseen = |took_ns| {
+        let mut lanes = Lanes::new(0, None, 2);
+        lanes.add(
+            &activation(5, "control", 1_000_000, &[(10, waking()), (50_000, Doing::Running)]),
+            &BTreeMap::new(),
+        );
+        let (command, cpu) = ("control".to_owned(), CpuId(1));
+        lanes.cut(&[Cut { thread: 5, command, cpu, at_ns: 1_900_000, took_ns }], &BTreeMap::new());
+        lanes.take(0, 2_000_000).intervals[0].get(UNSEEN_MAX_NS)
+    };
+    assert_eq!(unseen(40_000), None);
+    assert_eq!(unseen(800_000), Some(800_000));
+}
+
+#[test]
 fn the_timer_slack_of_ordinary_threads_that_sleep_is_reported() {
     let mut lanes = Lanes::new(0, None, 1);
     let mut slept = |pid: u32, command: &str, priority: i32, waker: Waker, call: &str| {
