@@ -165,7 +165,9 @@ fn parsed(kind: u32, misc: u16, record: &[u64]) -> Option<SwitchRecord> {
         RECORD_SWITCH => Switch::Out { is_preempted: misc & MISC_SWITCH_OUT_PREEMPT != 0 },
         _ => return None,
     };
-    let [who, at_ns, _] = record[end..] else { return None };
+    let [running, at_ns, _] = record[end..] else { return None };
+    // Another thread of the process may give a thread its name.
+    let who = if kind == RECORD_COMMAND { record[1] } else { running };
     Some(SwitchRecord { process: who as u32, thread: (who >> 32) as u32, at_ns, what })
 }
 
@@ -188,7 +190,9 @@ mod tests {
         assert_eq!(of(RECORD_SWITCH, 3 << 13, &[]), expected(Switch::Out { is_preempted: true }));
         assert_eq!(of(RECORD_SAMPLE, 2, &[]), expected(Switch::Fault));
         let name = u64::from_ne_bytes(*b"audio\0\0\0");
-        assert_eq!(of(RECORD_COMMAND, 0, &[0, name]), expected(Switch::Named("audio".to_owned())));
+        let named = [7 | 9 << 32, name];
+        let of_other = SwitchRecord { thread: 9, ..expected(Switch::Named("audio".to_owned())).unwrap() };
+        assert_eq!(of(RECORD_COMMAND, 0, &named), Some(of_other), "its creator named it");
         assert_eq!(of(RECORD_EXIT, 0, &[0, 0, 0]), expected(Switch::Ended));
         assert_eq!(of(99, 0, &[0]), None);
         assert_eq!(parsed(RECORD_SWITCH, 0, &[0, 1]), None);

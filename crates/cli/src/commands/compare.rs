@@ -15,7 +15,7 @@ use whylate_core::plan::{Plan, ProbePlan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CauseKind, CellResult, CompareOutcome, CompareResult, CompareSide,
-    CpuResult, Described, MeasureResult, RunContrast, RunResult, Spike, differences,
+    CpuResult, Described, MeasureResult, ProbeResult, RunContrast, RunResult, Spike, differences,
 };
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseBasis, CauseUnit, Question, RunValues};
@@ -358,6 +358,10 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
         result.basis = "With one file per side, whylate decides only if a known mechanism acts on one side alone, and gives no p-value. Any other decision needs more files."
             .to_owned();
     }
+    if result.outcome == CompareOutcome::Nothing {
+        result.reason =
+            format!("{}: {}", result.reason, sides.iter().map(has).collect::<Vec<_>>().join("; "));
+    }
     if is_one_run && result.outcome == CompareOutcome::CannotTell {
         let primary = result.contrasts.iter().filter(|it| it.comparison.primary);
         let more = primary.filter_map(|it| it.comparison.more_repeats).max();
@@ -423,6 +427,31 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
         }
     }
     (format!("{probe} max").parse().ok(), None)
+}
+
+/// The most series of a side that a reason names.
+const SERIES_NAMED: usize = 6;
+
+/// What a side has: `A has idle timer, watch task/audio`.
+fn has(side: &ComparedSide) -> String {
+    let named = |cell: &str, probe: &ProbeResult| -> Vec<String> {
+        let series = probe.cpus.iter().map(|cpu| SeriesName::in_probe(&probe.probe, cpu.series.as_deref()));
+        series.map(|series| format!("{cell} {series}").trim().to_owned()).collect()
+    };
+    let of_part = |part: &ComparedPart| match part {
+        ComparedPart::Foreign(_, measure) => named("", &measure.probe),
+        ComparedPart::Run(_, run) => run
+            .cells
+            .iter()
+            .flat_map(|cell| cell.probes.iter().flat_map(|probe| named(&cell.name, probe)))
+            .collect(),
+    };
+    let mut all: Vec<String> = side.parts.iter().flat_map(of_part).collect();
+    all.order();
+    all.dedup();
+    let more = if all.len() > SERIES_NAMED { ", …" } else { "" };
+    all.truncate(SERIES_NAMED);
+    format!("{} has {}{more}", side.name, if all.is_empty() { "none".to_owned() } else { all.join(", ") })
 }
 
 /// `. Largest change: timer max of CPU 1, from 77.0 us to 50.1 ms`.
