@@ -330,7 +330,7 @@ fn whylate_of(host: &HostRoot, pid: u32) -> Option<CpuSet> {
 }
 
 /// A warning if another whylate measures on one of `cpus`.
-pub(crate) fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
+pub fn other_whylate(host: &HostRoot, cpus: &CpuSet) -> Option<Warning> {
     let pids = host.list_numbered("/proc", "").ok()?;
     let (pid, shared) = pids.into_iter().find_map(|pid| {
         let shared = whylate_of(host, pid)?.intersection(cpus);

@@ -17,6 +17,7 @@ mod resolve;
 mod session;
 pub mod spec;
 
+pub use condition::other_whylate;
 pub use error::ProbeError;
 pub use kinds::{
     AccessSpec, DispatchSpec, ProbeKind, RoundtripSpec, StallSpec, TimerSpec, find_tasks, move_to,

@@ -16,6 +16,7 @@ use whylate_core::figure::nanoseconds;
 use whylate_core::result::{CpuTableAt, RunEnd, RunState};
 use whylate_core::warning::{push_all_once, push_once};
 use whylate_core::{Plan, Warning, WarningCode};
+use whylate_probe::other_whylate;
 use whylate_stats::order;
 use whylate_store::{
     Execution, ExecutionState, Keeping, Reader, RunDirectory, RunInfo, Sink as _, StoreError,
@@ -59,6 +60,8 @@ pub fn run(
     // Before there is a directory: a refused run leaves none behind.
     let held = machine.hold_treatments(&path.display().to_string(), experiment.has_treatments())?;
     push_all_once(&mut info.warnings, held.warnings);
+    // It may have ended before the first probe begins, after a long wait for the CPU.
+    push_all_once(&mut info.warnings, other_whylate(machine.running(), &experiment.target));
     let mut directory = RunDirectory::create(path, &info)?;
     directory.limit(options.keeping);
     let mut live = Live::new(audience, directory.opened().clone(), experiment.target.clone());

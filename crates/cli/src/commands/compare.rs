@@ -401,8 +401,9 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
         let values: Vec<Vec<RunValues>> =
             sides.iter().map(|side| side.values(Some(&statistic), true)).collect();
         let is_above = |it: &RunValues| it.is_statistic_above("", &statistic);
-        // On one side, the end of the histogram is known to be less than the value.
-        let is_counted = values.iter().filter(|of_side| of_side.iter().any(is_above)).count() < 2;
+        // If it is above the end of the histogram in all files of one side, it is known to be larger there.
+        let above = values.iter().filter(|of_side| of_side.iter().any(is_above)).count();
+        let is_counted = above == 1 && values.iter().any(|of_side| of_side.iter().all(is_above));
         let lacks =
             |it: &RunValues| it.of_statistic("", &statistic).is_none() && !(is_counted && is_above(it));
         let path =
@@ -416,7 +417,7 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
             (None, None) => return (Some(statistic), None),
             (None, Some((higher, path))) => {
                 let text = format!(
-                    "{} is missing in {}, or above the end of its histogram, so {} decides",
+                    "{} is missing in {}, so {} decides",
                     higher.statistic,
                     path.display(),
                     statistic.statistic

@@ -87,7 +87,7 @@ fn a_change_over_runs_is_found() {
 
 /// A file whose p99.9 is above the end of the histogram is neither left out nor shown with a number.
 #[test]
-fn a_quantile_above_the_histogram_decides_nothing() {
+fn a_quantile_above_the_histogram_decides_only_if_all_files_of_one_side_have_it_there() {
     let folder = folder();
     let file = |name: String, us: u64, above: u64| {
         let document = serde_json::json!({
@@ -119,6 +119,15 @@ fn a_quantile_above_the_histogram_decides_nothing() {
         |it: &Value| word(it, "text") == format!("p99.9 is missing in {}, so p99 decides", after[0]);
     assert!(warnings.iter().any(is_said), "{said:#}");
     assert_eq!(word(&said, "outcome"), "better", "{said:#}");
+    let late: Vec<String> = (0..8).map(|nth| file(format!("c{nth}.json"), 100 + nth, 90)).collect();
+    let said = whylate(&["compare", &a, &late.join(","), "--json"]);
+    let document = said.document();
+    assert_eq!((said.code, word(&document, "outcome")), (Some(2), "worse"), "{document:#}");
+    let deciding = list(&document, "contrasts").iter().find(|it| it["primary"] == true).unwrap();
+    assert_eq!(
+        (word(deciding, "statistic"), &deciding["above_histogram"]),
+        ("p99.9", &serde_json::json!([0, 8]))
+    );
     let shown = whylate(&["report", &after[0], "--details"]).stdout;
     assert!(shown.contains("> 400 us"), "{shown}");
     let document = whylate(&["report", &after[0], "--json"]).document();
@@ -249,9 +258,14 @@ fn an_impossible_comparison_has_a_page_too() {
         let is_primary = |it: &&Value| it["comparison"]["primary"] == true || it["primary"] == true;
         list(said, "contrasts").iter().filter(is_primary).count()
     };
-    // The histogram of that file ends below its p99.9.
+    // The histogram of that file ends below its p99.9, which is at least this end.
     let said = whylate(&["compare", &foreign, &idle, "--json"]).document();
-    assert!(deciding(&said) == 0 && word(&said, "reason").contains("timer p99.9"), "{said:#}");
+    let deciding_one = list(&said, "contrasts").iter().find(|it| it["primary"] == true).unwrap();
+    assert_eq!(
+        (word(&said, "outcome"), &deciding_one["above_histogram"]),
+        ("cannot_tell", &serde_json::json!([1, 0]))
+    );
+    assert!(word(&said, "reason").contains("timer p99.9"), "{said:#}");
     let said = whylate(&["compare", &foreign, &idle, "--json", "--statistic", "timer p99"]).document();
     assert!(deciding(&said) == 1 && !word(&said, "reason").contains("no cell has"), "{said:#}");
     let same = whylate(&["compare", &foreign, &foreign]).stdout;

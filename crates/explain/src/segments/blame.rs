@@ -193,7 +193,32 @@ impl<'r> Context<'r> {
             }
             _ => None,
         });
-        chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
+        let idle = self.idled_at_work(woken_ns).then_some(woken_ns);
+        chosen.chain(idle).filter(|at_ns| *at_ns < self.window.to_ns).min()
+    }
+
+    /// Whether the CPU was idle after the wake-up of a real-time task, and took interrupts all the time: it did not stand still.
+    fn idled_at_work(&self, woken_ns: u64) -> bool {
+        let to_ns = self.window.to_ns;
+        let is_after = |segment: &&Segment| segment.from_ns > woken_ns && segment.to_ns < to_ns;
+        let interrupts =
+            || self.recording.segments.iter().filter(|it| it.what.is_interrupt()).filter(is_after);
+        let (first, last) = (interrupts().map(|it| it.from_ns).min(), interrupts().map(|it| it.to_ns).max());
+        let spread_ns = first.zip(last).map_or(0, |(first, last)| last.saturating_sub(first));
+        let is_idle = |segment: &Segment| {
+            let is_idle = match &segment.what {
+                Activity::Idle { .. } => true,
+                Activity::Thread { thread, .. } => thread.pid == 0,
+                _ => false,
+            };
+            is_idle
+                && segment.from_ns <= woken_ns.saturating_add(HALT_EXIT_MAX_NS)
+                && segment.to_ns > woken_ns
+        };
+        (1..DEADLINE).contains(&self.priority)
+            && interrupts().count() >= INTERRUPTS_LEAST
+            && spread_ns.saturating_mul(2) >= to_ns.saturating_sub(woken_ns)
+            && self.recording.segments.iter().any(is_idle)
     }
 
     /// Whether it is the measured process, if that is known, and its measured thread.
@@ -496,6 +521,9 @@ impl<'r> Context<'r> {
 fn host_stall(evidence: &str) -> Blame {
     Blame::new(Kind::HostStall, CONCLUDED, format!("{evidence}; the hypervisor counted no stolen time"))
 }
+
+/// With this many interrupts, spread over the time after a wake-up, an idle CPU did not stand still.
+const INTERRUPTS_LEAST: usize = 8;
 
 /// The scheduler chose a lower-priority thread: names the throttling that applies to a task of that priority.
 pub(crate) fn throttled(

@@ -831,6 +831,31 @@ fn a_guest_that_idles_in_hlt_for_longer_than_its_host_takes_to_wake_it_was_stall
 }
 
 #[test]
+fn an_idle_cpu_that_takes_interrupts_all_the_time_does_not_run_a_throttled_task() {
+    let kind = |interrupts: u64| {
+        let (woken_ns, late_ns) = (1_000_000, 50_000_000);
+        let to_ns = woken_ns + late_ns;
+        let idle = Activity::Thread {
+            thread: thread(0, -21, "swapper"),
+            process: 0,
+            was_runnable: true,
+            next_priority: 95,
+        };
+        let mut segments =
+            vec![timer(woken_ns, ""), segment(900_000, to_ns, idle), wakeup(woken_ns, to_ns, "")];
+        let each_ns = late_ns / (interrupts + 1);
+        segments.extend((1..=interrupts).map(|nth| {
+            let from_ns = woken_ns + nth * each_ns;
+            segment(from_ns, from_ns + 3_000, Activity::Vector { vector: 0xec })
+        }));
+        let surroundings = Surroundings { is_virtual: true, ..Surroundings::default() };
+        decompose(&window(true, to_ns), &recording(segments), &surroundings)[0].kind
+    };
+    assert_eq!(kind(200), CauseKind::Throttled);
+    assert_eq!(kind(1), CauseKind::HostStall);
+}
+
+#[test]
 fn a_timer_interrupt_of_a_guest_is_long_by_a_function_or_by_its_host() {
     let kind = |function: Option<&str>, is_virtual: bool| {
         let mut segments = vec![segment(1_010_000, 4_010_000, Activity::Vector { vector: 0xec })];
