@@ -12,7 +12,7 @@ use whylate_stats::changes;
 /// The columns of [`history_of`], in addition to those of the question `boards`.
 const HISTORY: &str = "SELECT r.host AS host, r.plan AS plan, r.run AS run, r.started_at AS started_at, \
     r.started_s AS started_s, r.kernel AS kernel, r.architecture AS architecture, r.processor AS processor, \
-    r.verdict AS verdict, CASE WHEN r.verdict = 'incomplete' AND coalesce(r.mismatches, '') = '' THEN r.reason ELSE r.mismatches END AS mismatches, \
+    r.verdict AS verdict, r.reason AS reason, r.mismatches AS mismatches, \
     r.labels AS labels, r.limit_ns AS limit_ns, r.max_ns AS max_ns, q.cell AS cell, \
     q.probe AS probe, max(CASE WHEN q.quantile = 0.5 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p50_ns, \
     max(CASE WHEN q.quantile = 0.99 THEN coalesce(q.corrected_ns, q.value_ns) END) AS p99_ns, \
@@ -89,6 +89,7 @@ fn run(row: &AnswerRow<'_>) -> FarmRun {
         machine: machine.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(" "),
         verdict: row.text("verdict").parse().ok(),
         mismatches: row.text("mismatches"),
+        reason: row.text("reason"),
         labels: row.words("labels"),
         limit_ns: row.count("limit_ns"),
         max_ns: row.count("max_ns"),

@@ -135,7 +135,7 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
         Some(comparison) => Some(comparison.clone()),
         None => comparison_between(baseline, cell, statistic, matters.0).map(|mut found| {
             if let Some(listed) = listed {
-                found = not_surer_than(found, listed);
+                found = not_surer_than(found, listed, matters.0 <= plan.margin.0);
             }
             if let Some(planned) = known.unfinished {
                 so_far(std::slice::from_mut(&mut found), &mut [], planned);
@@ -180,11 +180,18 @@ fn answer(question: &AnswerPlan, known: &Known<'_>, primary: &SeriesStatistic) -
 
 /// The comparison for an answer. The table has the same one with a p-value that is corrected for all its comparisons, and the answer
 /// claims no more than the table does.
-fn not_surer_than(found: Comparison, listed: &Comparison) -> Comparison {
-    if listed.outcome != Outcome::CannotTell || !matches!(found.outcome, Outcome::Better | Outcome::Worse) {
-        return found;
+fn not_surer_than(found: Comparison, listed: &Comparison, is_as_strict: bool) -> Comparison {
+    let is_surer = match found.outcome {
+        Outcome::Better | Outcome::Worse => true,
+        // With a larger margin, the effect may be known to be smaller than this margin.
+        Outcome::Equivalent => is_as_strict,
+        Outcome::CannotTell => false,
+    };
+    let p_value = found.p_value.max(listed.p_value);
+    if listed.outcome != Outcome::CannotTell || !is_surer {
+        return Comparison { p_value, ..found };
     }
-    let Comparison { p_value, more_repeats, refused, outcome, .. } = listed.clone();
+    let Comparison { more_repeats, refused, outcome, .. } = listed.clone();
     Comparison { p_value, more_repeats, refused, outcome, ..found }
 }
 
@@ -309,9 +316,14 @@ mod tests {
             Comparison { outcome, p_value, ..serde_json::from_str(text).unwrap() }
         };
         let found = || comparison(Outcome::Better, 0.028);
-        let open = not_surer_than(found(), &comparison(Outcome::CannotTell, 0.056));
+        let open = not_surer_than(found(), &comparison(Outcome::CannotTell, 0.056), true);
         assert_eq!((open.outcome, open.p_value, open.ratio), (Outcome::CannotTell, 0.056, Some(0.5)));
-        let same = not_surer_than(found(), &comparison(Outcome::Better, 0.04));
-        assert_eq!((same.outcome, same.p_value), (Outcome::Better, 0.028));
+        let same = not_surer_than(found(), &comparison(Outcome::Better, 0.04), true);
+        assert_eq!((same.outcome, same.p_value), (Outcome::Better, 0.04));
+        let equivalent = |is_as_strict| {
+            let found = comparison(Outcome::Equivalent, 1.0);
+            not_surer_than(found, &comparison(Outcome::CannotTell, 1.0), is_as_strict).outcome
+        };
+        assert_eq!([true, false].map(equivalent), [Outcome::CannotTell, Outcome::Equivalent]);
     }
 }

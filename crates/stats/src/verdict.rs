@@ -282,7 +282,7 @@ fn by_limit(
                 .chain(cells.iter().flat_map(|cell| too_little(cell, plan)))
                 .chain(cells.iter().flat_map(|cell| in_doubt(cell, bound)))
                 .chain(ended_by_sleeps(cells, plan))
-                .chain(too_few_responses(cells))
+                .chain(cells.iter().filter_map(too_few_responses))
                 .collect();
             let worst = worst.as_ref();
             match missing.is_empty() {
@@ -437,8 +437,9 @@ fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
 const RESPONSES_MIN: u64 = 10;
 
 /// Threads that hardly ever responded, such as one that only waits for the others to end.
-fn too_few_responses(cells: &[CellResult]) -> Option<String> {
-    let tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus).map(|task| task.samples);
+fn too_few_responses(cell: &CellResult) -> Option<String> {
+    let tasks =
+        probes_of_users(std::slice::from_ref(cell)).flat_map(|probe| &probe.cpus).map(|task| task.samples);
     let most = tasks.max().filter(|most| (1..RESPONSES_MIN).contains(most))?;
     Some(format!(
         "only {} {} seen, and a pass needs {RESPONSES_MIN}",

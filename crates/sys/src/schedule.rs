@@ -248,10 +248,15 @@ pub fn usage_of_this_thread() -> ThreadUsage {
 /// gets is not fresh. Measured once.
 pub fn cost_of_page_fault() -> Option<Nanos> {
     static COST: OnceLock<Option<Nanos>> = OnceLock::new();
-    *COST.get_or_init(|| (0..TRIALS).filter_map(|_| cost_in_one_trial()).min())
+    *COST.get_or_init(|| {
+        let trials: Vec<Nanos> = (0..TRIALS).filter_map(|_| cost_in_one_trial()).collect();
+        trials.iter().copied().min().filter(|_| trials.len() >= TRIALS_LEAST)
+    })
 }
 
 const TRIALS: usize = 8;
+/// One trial may have been interrupted.
+const TRIALS_LEAST: usize = 3;
 /// Fewer faults are too few for a mean, for example with huge pages.
 const FAULTS_LEAST: u64 = 64;
 

@@ -15,7 +15,8 @@ use whylate_core::plan::{Plan, ProbePlan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CauseKind, CellResult, CompareOutcome, CompareResult, CompareSide,
-    CpuResult, Described, MeasureResult, ProbeResult, RunContrast, RunResult, Spike, differences,
+    Comparison, CpuResult, Described, LateResponses, MeasureResult, Outcome, ProbeResult, RunContrast,
+    RunResult, Spike, differences,
 };
 use whylate_core::{SeriesName, Warning, WarningCode};
 use whylate_stats::compare::{self, Basis, CauseBasis, CauseUnit, Question, RunValues};
@@ -363,10 +364,15 @@ fn compared(arguments: &CompareArguments, sides: &[ComparedSide]) -> Result<Comp
             format!("{}: {}", result.reason, sides.iter().map(has).collect::<Vec<_>>().join("; "));
     }
     if is_one_run && result.outcome == CompareOutcome::CannotTell {
-        let primary = result.contrasts.iter().filter(|it| it.comparison.primary);
-        let more = primary.filter_map(|it| it.comparison.more_repeats).max();
-        let more = more.map_or_else(|| "more".to_owned(), |more| format!("about {more} more"));
-        result.reason = format!("{}: {more} repeats would tell (`--set repeats=N`)", result.reason);
+        let is_open = |it: &&Comparison| it.primary && it.outcome == Outcome::CannotTell;
+        let open: Vec<&Comparison> =
+            result.contrasts.iter().map(|it| &it.comparison).filter(is_open).collect();
+        let refused = open.iter().find_map(|it| it.refused.clone());
+        let more = open.iter().filter_map(|it| it.more_repeats).max();
+        let more = more.map(|more| format!("about {more} more repeats would tell (`--set repeats=N`)"));
+        if let Some(next) = refused.or(more) {
+            result.reason = format!("{}: {next}", result.reason);
+        }
     }
     let sizes: Vec<usize> = sides.iter().map(|side| side.parts.len()).collect();
     let least = sizes.iter().copied().min().unwrap_or(0);
@@ -400,14 +406,17 @@ fn of_foreign(sides: &[ComparedSide]) -> (Option<SeriesStatistic>, Option<Warnin
             format!("{probe} {name}").parse().ok().filter(|_| samples >= least)?;
         let values: Vec<Vec<RunValues>> =
             sides.iter().map(|side| side.values(Some(&statistic), true)).collect();
-        let is_above = |it: &RunValues| it.is_statistic_above("", &statistic);
-        // If it is above the end of the histogram in all files of one side, it is known to be larger there.
+        let above_ns = |it: &RunValues| it.statistic_above("", &statistic);
+        let is_above = |it: &RunValues| above_ns(it).is_some();
+        let all = || values.iter().flatten();
+        let least_ns = all().filter_map(above_ns).fold(f64::INFINITY, f64::min);
+        let is_apart = all().filter_map(|it| it.of_statistic("", &statistic)).all(|known| known < least_ns);
+        // If it is above the end of the histogram in all files of one side, and below it in all others, it is larger there.
         let above = values.iter().filter(|of_side| of_side.iter().any(is_above)).count();
-        let is_counted = above == 1 && values.iter().any(|of_side| of_side.iter().all(is_above));
+        let is_counted = is_apart && above == 1 && values.iter().any(|of_side| of_side.iter().all(is_above));
         let lacks =
             |it: &RunValues| it.of_statistic("", &statistic).is_none() && !(is_counted && is_above(it));
-        let path =
-            values.iter().flatten().zip(parts()).find(|(it, _)| lacks(it)).map(|(_, part)| part.path());
+        let path = all().zip(parts()).find(|(it, _)| lacks(it)).map(|(_, part)| part.path());
         Some((statistic, path))
     };
     let candidates = [("p99.9", 100 * QUANTILE_LEAST), ("p99", 10 * QUANTILE_LEAST), ("max", 0)];
@@ -458,7 +467,8 @@ fn has(side: &ComparedSide) -> String {
 /// `. Largest change: timer max of CPU 1, from 77.0 us to 50.1 ms`.
 fn largest_change(result: &CompareResult) -> String {
     let size = |it: &&RunContrast| it.comparison.ratio.map_or(0.0, |ratio| ratio.ln().abs());
-    let Some(largest) = result.contrasts.iter().max_by(|a, b| size(a).total_cmp(&size(b))) else {
+    let known = result.contrasts.iter().filter(|it| it.above_histogram == [0, 0]);
+    let Some(largest) = known.max_by(|a, b| size(a).total_cmp(&size(b))) else {
         return String::new();
     };
     let it = &largest.comparison;
@@ -583,9 +593,12 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
     };
     let are_watches = !of_one_run && [baseline, side].iter().flat_map(|it| it.runs()).all(has_deadline);
     let basis = |name: &str| {
-        let mut late = both().flat_map(|(_, cell)| &cell.probes).flat_map(|probe| &probe.late_responses);
+        let late = both().flat_map(|(_, cell)| &cell.probes).flat_map(|probe| &probe.late_responses);
+        let late: Vec<&LateResponses> = late.filter(|it| it.probe == name).collect();
+        // In a storm of late responses, only some of them were explained.
+        let are_explained = late.iter().all(|it| it.explained == it.late);
         match by_ledger {
-            _ if are_watches && late.any(|it| it.probe == name) => CauseBasis::LateResponses,
+            _ if are_watches && are_explained && !late.is_empty() => CauseBasis::LateResponses,
             true => CauseBasis::Ledger,
             false => CauseBasis::Spikes,
         }

@@ -11,7 +11,7 @@ const HEAD_BYTES: u64 = 256 << 10;
 const TABLE_BYTES: u64 = 64 << 20;
 
 /// How whylate's own JSON begins, in its first lines.
-const OWN: &str = "\"format\": \"whylate.";
+const OWN: [&str; 2] = ["\"format\": \"whylate.", "\"format\":\"whylate."];
 const OWN_LINES: usize = 3;
 
 /// Files that are neither trace, log nor result: how they begin, what they are, what to do.
@@ -129,8 +129,10 @@ pub(super) fn unknown(path: &Path, begin: &[u8]) -> String {
         .or_else(|| std::str::from_utf8(begin.get(..begin.len().saturating_sub(3))?).ok());
     let start = begin.trim_ascii_start();
     let found = OTHERS.iter().find(|(mark, ..)| begin.starts_with(mark) || start.starts_with(mark));
-    let is_own =
-        |text: &str| text.starts_with('{') && text.lines().take(OWN_LINES).any(|line| line.contains(OWN));
+    let is_own = |text: &str| {
+        text.starts_with('{')
+            && text.lines().take(OWN_LINES).any(|line| OWN.iter().any(|own| line.contains(own)))
+    };
     let (what, to_do) = match (found, text) {
         (_, Some(text)) if is_own(text.trim_start()) => {
             ("JSON of whylate".to_owned(), "give the run directory that the JSON was made from")

@@ -63,6 +63,8 @@ pub struct FarmRun {
     pub verdict: Option<Verdict>,
     /// Requested conditions that the machine does not meet.
     pub mismatches: String,
+    /// Why it has its verdict; empty in a list of all boards.
+    pub reason: String,
     /// What the farm file says of the machine: a list of `KEY=VALUE`.
     pub labels: Vec<String>,
     pub limit_ns: Option<u64>,

@@ -32,6 +32,8 @@ const CALLS_PART: usize = 50;
 /// What Java needs for names of methods and their callers; its map has what was compiled until then.
 const JAVA: &str = "start java with -XX:+PreserveFramePointer, and run `jcmd PID Compiler.perfmap` (JDK 17) \
                     during the watch, again whenever Java has compiled more";
+/// A caller is named in the evidence if it is the caller in this part of a function's samples.
+const CALLER_LEAST: f64 = 0.9;
 /// The most callers that are named.
 const CALLERS_MAX: usize = 6;
 
@@ -123,7 +125,8 @@ impl Sampled<'_> {
 
     fn name(&self, own: &mut Cause, (frame, weights): (&Frame, Weights), of: &str, usual: Option<&Profile>) {
         let callers = callers(frame, &self.stacks);
-        let caller = callers.first().map(|it| format!(", called by {}", it.name)).unwrap_or_default();
+        let caller = sure_caller(frame, &self.stacks);
+        let caller = caller.map(|it| format!(", called by {}", it.name)).unwrap_or_default();
         own.evidence.push(format!(
             "{} of {} {of} were in {}{caller}",
             share(weights.all as f64 / self.stacks.len() as f64),
@@ -260,6 +263,18 @@ fn callers<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> &'a [Frame] {
     }
     let most = times.into_iter().max_by_key(|(_, times)| *times).map_or(&[][..], |(callers, _)| callers);
     &most[..most.len().min(CALLERS_MAX)]
+}
+
+/// The function that called this one in nearly all samples of it.
+fn sure_caller<'a>(frame: &Frame, stacks: &[&'a [Frame]]) -> Option<&'a Frame> {
+    let outer = |stack: &&'a [Frame]| {
+        let at = stack.iter().rposition(|it| it == frame)?;
+        stack.get(at + 1)
+    };
+    let all = stacks.iter().filter(|stack| stack.contains(frame)).count();
+    let first = stacks.iter().find_map(outer)?;
+    let same = stacks.iter().filter_map(outer).filter(|it| *it == first).count();
+    (same as f64 >= all as f64 * CALLER_LEAST).then_some(first)
 }
 
 fn compared(frame: &Frame, weights: Weights, usual: &Profile) -> String {

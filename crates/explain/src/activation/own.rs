@@ -156,15 +156,14 @@ fn faults_of_unknown_time(causes: &mut Vec<Cause>, place: usize, total_ns: u64, 
             own.parts.push(CausePart { part, call: None, count, ns: None });
         }
         let evidence = format!(
-            "the time of {} of the task was not recorded: at least about {} each{}, so {} of its work",
+            "the time of {} of the task was not recorded: about {} each{}, so {} of its work",
             faults(number),
             nanoseconds(each_ns),
-            activation.fault_ns.map_or("", |_| " (measured on this machine)"),
+            activation.fault_ns.map_or("", |_| " (measured here, with fresh memory)"),
             nanoseconds(least_ns.min(total_ns))
         );
-        let confidence = if activation.fault_ns.is_some() { POSSIBLE } else { LEFT_OVER };
         let share = least_ns.min(total_ns) as f64 / response_ns.max(1) as f64;
-        add_faults(causes, place, share, confidence, evidence);
+        add_faults(causes, place, share, LEFT_OVER, evidence);
     }
 }
 

@@ -332,8 +332,9 @@ fn threads(situation: &Situation<'_>) -> Vec<(f64, FixArm)> {
 
 /// Whether a thread did work of a measured chain: only there does own work have an actor. The chain would be slower without it.
 fn is_of_chain(cause: &FixCause, situation: &Situation<'_>) -> bool {
-    let is_own = |it: &FixCause| it.kind == CauseKind::OwnWork.name() && it.actor == cause.actor;
-    cause.actor.is_some() && situation.causes.iter().any(is_own)
+    let actor = cause.actor.as_deref().map(|actor| vocabulary::preempting(actor).unwrap_or(actor));
+    let is_own = |it: &FixCause| it.kind == CauseKind::OwnWork.name() && it.actor.as_deref() == actor;
+    actor.is_some() && situation.causes.iter().any(is_own)
 }
 
 fn arm(id: &str, kind: TreatmentKind, reason: String, answers: Vec<String>) -> FixArm {

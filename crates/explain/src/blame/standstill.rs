@@ -27,7 +27,7 @@ use whylate_trace::reader::{Reader, Selection};
 const LEAST_NS: u64 = 20_000;
 /// The part of the silence by which another CPU's timer has to be late, and in which another CPU has to be silent.
 const PART: f64 = 0.5;
-/// A piece is short if this many of its length are less than all of its cause.
+/// What changes of a cause is short if this many of its length are less than all of the cause.
 const SHORT_PARTS: u64 = 10;
 /// A timer interrupt in a guest may take this long.
 const ON_TIME_NS: u64 = 50_000;
@@ -58,20 +58,8 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             relabel_one(piece, label.blame, label.what);
         }
     }
-    // A short silence within a long cause leaves its rest as certain as it was.
-    let mut lengths: BTreeMap<(Option<&str>, Option<String>), u64> = BTreeMap::new();
-    let of_cause = |piece: &Piece| (piece.blame.kind.map(CauseKind::name), piece.blame.actor.clone());
-    for piece in pieces.iter() {
-        *lengths.entry(of_cause(piece)).or_default() += piece.length();
-    }
-    let is_short = |piece: &Piece| {
-        piece.length().saturating_mul(SHORT_PARTS) < lengths.get(&of_cause(piece)).copied().unwrap_or(0)
-    };
-    for piece in pieces
-        .iter_mut()
-        .filter(|piece| labeller.is_virtual && (is_open(piece) || is_held_back(piece)) && !is_short(piece))
-    {
-        below_hypervisor(piece, &timers, labeller);
+    if labeller.is_virtual {
+        below_hypervisor_all(pieces, &timers, labeller);
     }
     for piece in pieces.iter_mut().filter(|piece| is_open(piece)) {
         if stood_still(piece, &timers, labeller) {
@@ -87,6 +75,35 @@ pub(crate) fn relabel(pieces: &mut [Piece], labeller: &Labeller<'_>) {
             };
             let blame = Blame::new(kind, CONCLUDED, reason);
             relabel_one(piece, blame, "the whole machine stood still".to_owned());
+        }
+    }
+}
+
+/// The kind and the actor of a piece.
+type CauseOf = (Option<&'static str>, Option<String>);
+
+/// A short silence within a long cause leaves the cause as certain as it was.
+fn below_hypervisor_all(pieces: &mut [Piece], timers: &LateTimers, labeller: &Labeller<'_>) {
+    let of_cause =
+        |piece: &Piece| -> CauseOf { (piece.blame.kind.map(CauseKind::name), piece.blame.actor.clone()) };
+    // The whole of each cause, and what of it changes.
+    let mut lengths: BTreeMap<CauseOf, (u64, u64)> = BTreeMap::new();
+    let mut changed = Vec::new();
+    for (nth, piece) in pieces.iter().enumerate() {
+        let length = lengths.entry(of_cause(piece)).or_default();
+        length.0 += piece.length();
+        if is_open(piece) || is_held_back(piece) {
+            let mut lowered = piece.clone();
+            below_hypervisor(&mut lowered, timers, labeller);
+            if lowered.blame.evidence != piece.blame.evidence {
+                length.1 += piece.length();
+                changed.push((nth, of_cause(piece), lowered));
+            }
+        }
+    }
+    for (nth, cause, lowered) in changed {
+        if lengths.get(&cause).is_some_and(|(all, part)| part.saturating_mul(SHORT_PARTS) >= *all) {
+            pieces[nth] = lowered;
         }
     }
 }

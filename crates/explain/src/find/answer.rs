@@ -88,10 +88,10 @@ pub(crate) fn also_late(
 pub(crate) fn without_spike(
     finder: &Finder<'_>,
     subject: &Subject,
-    options: &Options,
+    (options, threshold_ns): (&Options, u64),
     reader: &dyn Reader,
 ) -> (ExplainAnswer, Option<String>) {
-    match open(finder, subject, options, reader.info()) {
+    match open(finder, subject, (options, threshold_ns), reader.info()) {
         Some(reason) => (ExplainAnswer::CannotTell, Some(reason)),
         None => {
             let hwlat = reader.info().tracer.as_deref() == Some("hwlat") && finder.seen.samples == 0;
@@ -139,7 +139,12 @@ pub(crate) fn unseen(subject: &Subject) -> String {
 }
 
 /// Why a late moment may have gone unseen.
-fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceInfo) -> Option<String> {
+fn open(
+    finder: &Finder<'_>,
+    subject: &Subject,
+    (options, threshold_ns): (&Options, u64),
+    info: &TraceInfo,
+) -> Option<String> {
     let (seen, facts) = (&finder.seen, &info.facts);
     let tracer = info.tracer.as_deref().unwrap_or("");
     if facts.lines_skipped > facts.lines / 2 {
@@ -173,10 +178,10 @@ fn open(finder: &Finder<'_>, subject: &Subject, options: &Options, info: &TraceI
             subject.waits_ns / 1000
         ));
     }
-    if subject.unseen.1 > options.least_ns() {
+    if subject.unseen.1 > threshold_ns {
         return Some(format!("{}: {SWITCHES}", unseen(subject)));
     }
-    if subject.overruns.1 > options.least_ns() {
+    if subject.overruns.1 > threshold_ns {
         return Some(format!("{}: {WATCH}", overran(subject)));
     }
     if subject.unknown > 0 {

@@ -462,11 +462,19 @@ impl<'o> Finder<'o> {
     /// How late a task is at the end of the trace that was woken and has not run since.
     pub(crate) fn waiting(&self, pid: u32, track: &TaskTrack) -> Option<Late> {
         let (out, last_ns) = (track.out?, self.seen.last_ns);
-        track.waits_since_ns()?;
+        let woken_ns = track.waits_since_ns()?;
         let timers = self.seen.timer_starts > 0;
         let late = track.late(pid, out.cpu, last_ns, out, &self.clock, self.options, timers)?;
         let stops = self.stops.get(out.cpu.0 as usize).copied().unwrap_or_default();
         let (unstopped, unended) = (stops.none_since(late.expected_ns), true);
+        // After a sleep in its work, the wait begins with the wake-up.
+        let late = match late.kind {
+            LateKind::Blocked => {
+                let (from, kind) = (ExpectedFrom::Wakeup, LateKind::Wakeup);
+                Late { expected_ns: woken_ns, from, kind, woken_ns: None, ..late }
+            }
+            _ => late,
+        };
         (late.kind == LateKind::Wakeup).then_some(Late { unstopped, unended, ..late })
     }
 
@@ -475,7 +483,10 @@ impl<'o> Finder<'o> {
         if pid != 0 {
             let (least_ns, by_lines, timers) = (self.least_ns, self.by_lines, self.seen.timer_starts > 0);
             let track = self.task(pid, command, priority);
-            if let Some((woken_ns, _)) = track.wake.filter(|_| !by_lines) {
+            // It was preempted, and went on unseen.
+            let preempted =
+                track.out.filter(|out| out.state == TaskState::Runnable).map(|out| (out.at_ns, true));
+            if let Some((woken_ns, _)) = track.wake.or(preempted).filter(|_| !by_lines) {
                 track.ran_unseen(woken_ns, out.at_ns, least_ns, timers);
                 track.armed = track.armed.filter(|(_, armed_ns)| *armed_ns > woken_ns);
             }

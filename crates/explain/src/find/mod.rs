@@ -169,7 +169,9 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
     }
     let mut lates: Vec<Late> = subject.late.iter().copied().collect();
     let is_late = |late: &Late| late.latency_ns() > threshold.0;
-    let waiting = subject.waiting.filter(is_late);
+    // Where switches are missing, the task may have run.
+    let is_known = subject.unseen.0 == 0 || !lates.first().is_some_and(is_late);
+    let waiting = subject.waiting.filter(|late| is_late(late) && is_known);
     lates.extend(waiting);
     let worst =
         waiting.into_iter().chain(largest).max_by_key(Late::latency_ns).map(|late| late.brief(reader));
@@ -194,7 +196,7 @@ pub(crate) fn find(reader: &mut dyn Reader, options: &Options) -> Result<Found, 
         alone,
     });
     let (also_late, more_late) = answer::also_late(&finder, &subject, options, threshold.0, reader);
-    let otherwise = answer::without_spike(&finder, &subject, options, reader);
+    let otherwise = answer::without_spike(&finder, &subject, (options, threshold.0), reader);
     let dropped = finder.tasks.dropped;
     let too_many_tasks = (dropped > 0).then(|| {
         format!("too many threads: {dropped} were not followed to the end. Threads that were neither late nor real-time were dropped first")

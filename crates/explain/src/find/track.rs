@@ -172,7 +172,7 @@ impl TaskTrack {
     /// Takes a wake-up. A runnable task is not woken again: if it is, it ran and slept unseen in between.
     pub(crate) fn woken(&mut self, at_ns: u64, is_over: bool, (least_ns, timers): (u64, bool)) {
         match &mut self.wake {
-            Some((_, over)) if !*over => *over = is_over,
+            Some((_, over)) if !*over && is_over => *over = true,
             wake => {
                 let before = wake.replace((at_ns, is_over));
                 if let Some((woken_ns, _)) = before {

@@ -9,6 +9,7 @@ use crate::stack;
 use crate::vocabulary;
 use whylate_core::CpuId;
 use whylate_core::figure;
+use whylate_core::order::InOrder;
 use whylate_core::recording::{FAIR_SERVER, GROUP_RUNTIME, OWN, OWN_RUNTIME};
 use whylate_core::result::CauseKind as Kind;
 
@@ -40,6 +41,8 @@ pub(super) struct Context<'r> {
     running: Option<(u64, &'r [String])>,
     /// Since when it was runnable while the scheduler chose a lower-priority thread.
     throttled_from_ns: Option<u64>,
+    /// Only an idle CPU that took interrupts shows it.
+    is_throttling_inferred: bool,
     first_fault_ns: Option<u64>,
     /// The measured thread, if a wake-up of it is on record.
     measured: Option<u32>,
@@ -62,6 +65,7 @@ impl<'r> Context<'r> {
             slept_ns: None,
             running: None,
             throttled_from_ns: None,
+            is_throttling_inferred: false,
             first_fault_ns: None,
             measured: None,
             moved: None,
@@ -75,6 +79,12 @@ impl<'r> Context<'r> {
         }
         context.slept_ns = context.slept_late(measured);
         context.throttled_from_ns = context.throttled();
+        let woken_ns = context.woken.map(|(woken_ns, _)| woken_ns);
+        if let Some(woken_ns) =
+            woken_ns.filter(|at| context.throttled_from_ns.is_none() && context.idled_at_work(*at))
+        {
+            (context.throttled_from_ns, context.is_throttling_inferred) = (Some(woken_ns), true);
+        }
         context.handled_until_ns = context.others_came_in();
         context
     }
@@ -193,32 +203,42 @@ impl<'r> Context<'r> {
             }
             _ => None,
         });
-        let idle = self.idled_at_work(woken_ns).then_some(woken_ns);
-        chosen.chain(idle).filter(|at_ns| *at_ns < self.window.to_ns).min()
+        chosen.filter(|at_ns| *at_ns < self.window.to_ns).min()
     }
 
-    /// Whether the CPU was idle after the wake-up of a real-time task, and took interrupts all the time: it did not stand still.
+    /// Whether the CPU was idle for most of the time after the wake-up of a real-time task, and took interrupts all the time: it did not
+    /// stand still.
     fn idled_at_work(&self, woken_ns: u64) -> bool {
         let to_ns = self.window.to_ns;
-        let is_after = |segment: &&Segment| segment.from_ns > woken_ns && segment.to_ns < to_ns;
-        let interrupts =
-            || self.recording.segments.iter().filter(|it| it.what.is_interrupt()).filter(is_after);
-        let (first, last) = (interrupts().map(|it| it.from_ns).min(), interrupts().map(|it| it.to_ns).max());
-        let spread_ns = first.zip(last).map_or(0, |(first, last)| last.saturating_sub(first));
-        let is_idle = |segment: &Segment| {
-            let is_idle = match &segment.what {
+        let whole_ns = to_ns.saturating_sub(woken_ns);
+        if !(1..DEADLINE).contains(&self.priority) || whole_ns == 0 {
+            return false;
+        }
+        let mut interrupts: Vec<u64> = self
+            .recording
+            .segments
+            .iter()
+            .filter(|it| it.what.is_interrupt() && it.from_ns > woken_ns && it.from_ns < to_ns)
+            .map(|it| it.from_ns)
+            .collect();
+        interrupts.order();
+        let ends = interrupts.iter().copied().chain([to_ns]);
+        let gaps = std::iter::once(woken_ns).chain(interrupts.iter().copied()).zip(ends);
+        let longest_ns = gaps.map(|(from, to)| to.saturating_sub(from)).max().unwrap_or(whole_ns);
+        let idle_ns: u64 = self
+            .recording
+            .segments
+            .iter()
+            .filter(|segment| match &segment.what {
                 Activity::Idle { .. } => true,
                 Activity::Thread { thread, .. } => thread.pid == 0,
                 _ => false,
-            };
-            is_idle
-                && segment.from_ns <= woken_ns.saturating_add(HALT_EXIT_MAX_NS)
-                && segment.to_ns > woken_ns
-        };
-        (1..DEADLINE).contains(&self.priority)
-            && interrupts().count() >= INTERRUPTS_LEAST
-            && spread_ns.saturating_mul(2) >= to_ns.saturating_sub(woken_ns)
-            && self.recording.segments.iter().any(is_idle)
+            })
+            .map(|it| it.to_ns.min(to_ns).saturating_sub(it.from_ns.max(woken_ns)))
+            .sum();
+        interrupts.len() >= INTERRUPTS_LEAST
+            && longest_ns.saturating_mul(4) <= whole_ns
+            && idle_ns.saturating_mul(2) >= whole_ns
     }
 
     /// Whether it is the measured process, if that is known, and its measured thread.
@@ -350,6 +370,15 @@ impl<'r> Context<'r> {
     }
 
     fn passed_over(&self, evidence: &str) -> Blame {
+        if self.is_throttling_inferred {
+            let evidence = format!("{evidence}, and took interrupts all the time");
+            return throttled(
+                evidence,
+                LIKELY,
+                self.priority,
+                &Surroundings { throttler: None, ..self.surroundings.clone() },
+            );
+        }
         let is_server = self.surroundings.throttler == Some(FAIR_SERVER) && self.priority < DEADLINE;
         // The fair server gives time to ordinary threads, and never leaves a CPU idle.
         if is_server && self.idled_throttled() {

@@ -77,9 +77,14 @@ fn is_of_open_request(mismatch: &str, asked: &Asked) -> bool {
     }
 }
 
+/// The stored labels without the tags that the run had then.
+fn without_tags(labels: &str) -> String {
+    labels.split_whitespace().filter(|word| !word.starts_with(TAG)).collect::<Vec<_>>().join(" ")
+}
+
 /// A machine's labels, and the run's tags as `tag=TAG`.
 fn with_tags(labels: &str, tags: &[String]) -> String {
-    let own = labels.split_whitespace().filter(|word| !word.starts_with(TAG)).map(str::to_owned);
+    let own = labels.split_whitespace().map(str::to_owned);
     let tags =
         tags.iter().map(|tag| format!("{TAG}{}", tag.split_whitespace().collect::<Vec<_>>().join("_")));
     own.chain(tags).collect::<Vec<_>>().join(" ")
@@ -110,7 +115,8 @@ impl Lake {
         asked.kernel = asked.kernel.or_else(|| host.and_then(|host| host.kernel.clone()));
         let stored = self.runtime.block_on(self.stored(&run))?;
         let mut differs = mismatches(info, result.as_ref(), &asked);
-        let known = stored.iter().flat_map(|it| it.mismatches.iter().flatten());
+        let is_same = self.runtime.block_on(self.began_at(&run))?.as_ref() == Some(&info.started_at);
+        let known = stored.iter().filter(|_| is_same).flat_map(|it| it.mismatches.iter().flatten());
         let kept: Vec<String> = known
             .filter(|line| is_of_open_request(line, &asked) && !differs.contains(line))
             .cloned()
@@ -118,7 +124,7 @@ impl Lake {
         differs.extend(kept);
         let labels = match host {
             Some(host) => host.labels(),
-            None => stored.map(|it| it.labels).unwrap_or_default(),
+            None => stored.map(|it| without_tags(&it.labels)).unwrap_or_default(),
         };
         let labels = with_tags(&labels, &Labels::read(&folder)?.tags);
         let words = LakeWords { mismatches: &differs, labels: &labels };
@@ -161,6 +167,15 @@ impl Lake {
         }
         let found = self.read(&run.object(MANIFEST)).await?.unwrap_or_default();
         Ok(serde_json::from_slice(&found).ok())
+    }
+
+    /// When the run of this name in the lake began.
+    async fn began_at(&self, run: &LakeRun) -> Result<Option<String>, FarmError> {
+        if !is_plain(&run.run) {
+            return Ok(None);
+        }
+        let found = self.read(&run.object(CLAIM)).await?.unwrap_or_default();
+        Ok(serde_json::from_slice::<Claim>(&found).ok().and_then(|claim| claim.started_at))
     }
 
     async fn bring(

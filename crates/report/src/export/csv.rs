@@ -101,15 +101,21 @@ fn histogram(run: &Exported) -> Rows {
     rows
 }
 
-/// The buckets. What another tool counted above the end of its histogram is a bucket of its own, and not part of the last one.
+/// The buckets. What another tool counted above the end of its histogram is in a bucket of its own that begins there; only the largest
+/// sample has its value.
 fn with_end(cpu: &CpuResult) -> Vec<(u64, u64)> {
     let mut buckets = cpu.histogram.clone();
-    let above = cpu.get(ABOVE_HISTOGRAM).unwrap_or(0);
-    if let (Some(end_ns), Some(last)) = (cpu.get(HISTOGRAM_END_NS), buckets.last_mut())
-        && (1..=last.1).contains(&above)
+    let (Some(above), Some(end_ns)) = (cpu.get(ABOVE_HISTOGRAM), cpu.get(HISTOGRAM_END_NS)) else {
+        return buckets;
+    };
+    let is_largest_known = cpu.quantiles.is_some_and(|it| it.max_ns > end_ns);
+    let above = above.saturating_sub(u64::from(is_largest_known));
+    let next = buckets.partition_point(|(lower_ns, _)| *lower_ns <= end_ns);
+    if let Some((_, count)) =
+        next.checked_sub(1).and_then(|at| buckets.get_mut(at)).filter(|it| it.1 >= above)
     {
-        last.1 -= above;
-        buckets.push((end_ns, above));
+        *count -= above;
+        buckets.insert(next, (end_ns, above));
     }
     buckets.retain(|(_, count)| *count > 0);
     buckets

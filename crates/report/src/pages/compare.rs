@@ -121,6 +121,7 @@ fn contrasts(result: &CompareResult) -> Section {
     });
     let matters = |it: &&RunContrast| {
         let is_large = it.comparison.ratio.is_none_or(|ratio| ratio.ln().abs() > result.margin.ln_1p());
+        let is_large = is_large || it.above_histogram != [0, 0];
         it.comparison.primary || (it.comparison.outcome != Outcome::Equivalent && is_large)
     };
     let (shown, small): (Vec<&RunContrast>, Vec<&RunContrast>) = sorted.iter().copied().partition(matters);

@@ -19,6 +19,7 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>, l
     };
     let count = |outcome: CompareOutcome| deciding.iter().filter(is(outcome)).count();
     let all = deciding.len();
+    let all_better = count(CompareOutcome::Better) > 0 && count(CompareOutcome::CannotTell) == 0;
     let runs = deciding.iter().map(|it| it.values[0].len().min(it.values[1].len())).min().unwrap_or_default();
     let cells = if all == 1 { "1 cell".to_owned() } else { format!("{all} cells") };
     let what = primary.map(|it| it.to_string()).unwrap_or_else(|| "the deciding statistic".to_owned());
@@ -32,9 +33,7 @@ pub fn conclude(result: &mut CompareResult, primary: Option<&SeriesStatistic>, l
         (CompareOutcome::CannotTell, format!("{why}; choose another --statistic"))
     } else if count(CompareOutcome::Worse) > 0 {
         (CompareOutcome::Worse, format!("{what} is worse in {} of {cells}", count(CompareOutcome::Worse)))
-    } else if !lacking.is_empty()
-        && !(count(CompareOutcome::Better) > 0 && count(CompareOutcome::CannotTell) == 0)
-    {
+    } else if !(lacking.is_empty() || all_better) {
         (CompareOutcome::CannotTell, format!("{what}: cannot tell, because {}", lacking.join("; ")))
     } else if count(CompareOutcome::Equivalent) == all {
         (
@@ -99,7 +98,12 @@ fn decided_by_others(result: &CompareResult, outcome: CompareOutcome) -> String 
         let word = if comparison.outcome == Outcome::Worse { "worse" } else { "better" };
         let ratio = comparison.ratio.unwrap_or_default();
         let cell = if it.of_cell.is_empty() { String::new() } else { format!(" in {}", it.of_cell) };
-        format!("{} {}{cell} is {word} ({ratio:.2} ×)", comparison.probe, comparison.statistic)
+        let bound = match it.above_histogram {
+            [0, 0] => "",
+            [0, _] => "at least ",
+            _ => "at most ",
+        };
+        format!("{} {}{cell} is {word} ({bound}{ratio:.2} ×)", comparison.probe, comparison.statistic)
     };
     let clear: Vec<&RunContrast> = result.contrasts.iter().filter(is_clear).collect();
     let Some(first) = clear.first() else { return String::new() };

@@ -108,7 +108,8 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     // A value above the end of a histogram counts with this end.
     let least = |run: &RunValues| run.get(key).or_else(|| run.above(key));
     let of = |runs: &[RunValues]| -> Vec<f64> { runs.iter().filter_map(least).collect() };
-    let (first, second, history) = (of(question.baseline.1), of(question.side.1), of(question.history));
+    let (first, second) = (of(question.baseline.1), of(question.side.1));
+    let history: Vec<f64> = question.history.iter().filter_map(|run| run.get(key)).collect();
     if first.is_empty() || second.is_empty() {
         return None;
     }
@@ -157,10 +158,13 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     let refused = missing(question, key, is_one_sided).or_else(|| other_limits(question, key));
     // The ratio is then only known to be at least, or at most, this.
     let is_open = above.iter().all(|above| *above > 0);
+    // Values that are larger than they are known to be may turn this direction round.
+    let effect = found.as_ref().map_or(0.0, |it| it.effect);
+    let is_less_sure = (effect < 0.0 && above[1] > 0) || (effect > 0.0 && above[0] > 0);
     let comparison = Comparison {
         refused,
         ratio: comparison.ratio.filter(|_| !is_open),
-        p_value: if is_open { 1.0 } else { comparison.p_value },
+        p_value: if is_open || is_less_sure { 1.0 } else { comparison.p_value },
         ratio_high: comparison.ratio_high.filter(|_| above[1] == 0),
         ratio_low: comparison.ratio_low.filter(|_| above[0] == 0),
         ..comparison

@@ -116,11 +116,12 @@ impl RunValues {
         self.known.get(key).copied()
     }
 
-    /// Whether a value is only known to be above the end of a tool's histogram.
-    pub fn is_statistic_above(&self, cell: &str, statistic: &SeriesStatistic) -> bool {
-        self.above.keys().any(|key| {
+    /// As [`Self::of_statistic`], of a value that is only known to be above the end of a tool's histogram: this end.
+    pub fn statistic_above(&self, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
+        let is_it = |key: &ValueKey| {
             key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
-        })
+        };
+        self.above.iter().filter(|(key, _)| is_it(key)).map(|(_, least)| *least).max_by(f64::total_cmp)
     }
 
     /// The least value that is possible, if it is only known to be above the end of a tool's histogram.

@@ -20,6 +20,8 @@ const LATE_SERIES_MAX: usize = 192;
 const THREADS_MAX: usize = 16_384;
 /// The most sleeping places of a thread that are named.
 const DOUBT_CALLS: usize = 4;
+/// Without a deadline, a thread that ends sooner after its wake-up than this has merely ended.
+const END_NS: u64 = 1_000_000;
 /// The series of all others.
 pub(super) const OTHERS: &str = "others";
 
@@ -389,9 +391,9 @@ impl Lanes {
     /// is longer than the longest of its thread.
     pub(super) fn cut(&mut self, cuts: &[Cut], threads: &BTreeMap<u32, Watched>) {
         for cut in cuts {
-            let longest_ns = || Some(self.lanes[*self.of_thread.get(&cut.thread)?].longest_ns());
-            let least_ns = self.deadline.map(|deadline| deadline.0).or_else(longest_ns);
-            if least_ns.is_none_or(|least_ns| cut.took_ns <= least_ns) {
+            let lane = self.of_thread.get(&cut.thread).map(|nth| self.lanes[*nth].longest_ns());
+            let least_ns = self.deadline.map_or_else(|| lane.unwrap_or(0).max(END_NS), |deadline| deadline.0);
+            if cut.took_ns <= least_ns {
                 continue;
             }
             let Cut { thread, command, cpu, at_ns, took_ns } = cut;

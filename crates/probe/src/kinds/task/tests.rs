@@ -87,11 +87,11 @@ fn without_a_deadline_an_unended_activation_longer_than_all_others_is_a_gap() {
             &BTreeMap::new(),
         );
         let (command, cpu) = ("control".to_owned(), CpuId(1));
-        lanes.cut(&[Cut { thread: 5, command, cpu, at_ns: 1_900_000, took_ns }], &BTreeMap::new());
-        lanes.take(0, 2_000_000).intervals[0].get(UNSEEN_MAX_NS)
+        lanes.cut(&[Cut { thread: 5, command, cpu, at_ns: 2_900_000, took_ns }], &BTreeMap::new());
+        lanes.take(0, 3_000_000).intervals[0].get(UNSEEN_MAX_NS)
     };
-    assert_eq!(unseen(40_000), None);
-    assert_eq!(unseen(800_000), Some(800_000));
+    assert_eq!(unseen(900_000), None, "it merely ended");
+    assert_eq!(unseen(1_800_000), Some(1_800_000));
 }
 
 #[test]

@@ -83,7 +83,11 @@ fn table(runs: &[(&str, &FarmRun)]) -> Section {
     ];
     let row = |(plan, run): &(&str, &FarmRun)| {
         let (_, word, tone) = state(run.verdict);
-        let mismatches = Some(shortened(&run.mismatches)).filter(|text| !text.is_empty());
+        let is_incomplete =
+            run.verdict.is_some_and(|verdict| verdict == whylate_core::result::Verdict::Incomplete);
+        let known = [Some(&run.mismatches), Some(&run.reason).filter(|_| is_incomplete)];
+        let mismatches =
+            known.into_iter().flatten().find(|text| !text.is_empty()).map(|text| shortened(text));
         Row::of::<Cell>([
             run.started_at.as_str().into(),
             shortened(plan).into(),
