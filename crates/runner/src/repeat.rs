@@ -312,7 +312,7 @@ impl Repeat<'_> {
         loop {
             match events.recv_timeout(LOOK_EVERY) {
                 Ok(ProbeEvent::Progress(progress)) => self.audience.progress(&progress),
-                // A spike of the noise floor is none of a probe of the plan.
+                // The noise floor is not one of the plan's probes.
                 Ok(ProbeEvent::FirstSpike(_)) if watch.keys.iter().any(|key| key.probe == NOISE_FLOOR) => {}
                 Ok(ProbeEvent::FirstSpike(latency)) => self.audience.first_spike(latency),
                 Ok(ProbeEvent::Armed { index, process, start_ns }) => {

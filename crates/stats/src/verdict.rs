@@ -10,7 +10,7 @@
 use crate::exposure::{self, JudgedSeries, judged};
 use whylate_core::figure::{counted, nanoseconds, nanoseconds_apart};
 use whylate_core::order::InOrder;
-use whylate_core::plan::{Chain, Judged, Per, Plan, ProbeFacts, ProbePlan, Samples};
+use whylate_core::plan::{Chain, Judged, Plan, ProbeFacts, ProbePlan, Samples};
 use whylate_core::quantity::{
     DOUBT_MAX_NS, DOUBTS, LATER_PERIODS, OVERRUNS, POSSIBLY_LATE, THROTTLED, UNSEEN, UNSEEN_MAX_NS,
     UNSEEN_WAITS,
@@ -433,6 +433,8 @@ fn in_doubt(cell: &CellResult, bound: Bound) -> Vec<String> {
     doubts.map(|(name, why)| format!("cannot judge {name}: {why}")).collect()
 }
 
+/// What gives a watch the rights that it lacks.
+const RIGHTS: &str = "run whylate as root, or let root run `setcap cap_bpf,cap_perfmon+ep` on it once";
 /// The fewest responses that a pass needs, of the thread or chain that has the most.
 const RESPONSES_MIN: u64 = 10;
 
@@ -450,14 +452,10 @@ fn too_few_responses(cell: &CellResult) -> Option<String> {
 
 /// Without rights, `--per-wakeup` cannot tell a wait for a lock from the sleep between two pieces of work.
 fn ended_by_sleeps(cells: &[CellResult], plan: &Plan) -> Option<String> {
-    let is_per_wakeup =
-        |probe: &ProbePlan| matches!(probe, ProbePlan::Task(task) if task.per == Some(Per::Wakeup));
     let mut tasks = probes_of_users(cells).flat_map(|probe| &probe.cpus);
-    let is_open = plan.probe.iter().any(is_per_wakeup) && tasks.any(CpuResult::has_unseen_waits);
+    let is_open = plan.is_per_wakeup() && tasks.any(CpuResult::has_unseen_waits);
     is_open.then(|| {
-        "each sleep ended a response, so waits for locks and disks are not part of it: run whylate as root, or let root run \
-         `setcap cap_bpf,cap_perfmon+ep` on it once"
-            .to_owned()
+        format!("each sleep ended a response, so waits for locks and disks are not part of it: {RIGHTS}")
     })
 }
 
@@ -475,7 +473,7 @@ fn doubts(probe: &ProbeResult, bound: Bound) -> impl Iterator<Item = (&str, Stri
     probe.cpus.iter().flat_map(move |task| {
         let name = task.series.as_deref().unwrap_or("the task");
         let advice = match task.has_unseen_waits() {
-            true => "run whylate as root, or let root run `setcap cap_bpf,cap_perfmon+ep` on it once",
+            true => RIGHTS,
             false => "use marks, --per-period or --per-wakeup",
         };
         let doubts = task

@@ -249,7 +249,9 @@ pub fn usage_of_this_thread() -> ThreadUsage {
 pub fn cost_of_page_fault() -> Option<Nanos> {
     static COST: OnceLock<Option<Nanos>> = OnceLock::new();
     *COST.get_or_init(|| {
-        let trials: Vec<Nanos> = (0..TRIALS).filter_map(|_| cost_in_one_trial()).collect();
+        // Memory that is freed would not be fresh in the next trial.
+        let mut memory = Vec::new();
+        let trials: Vec<Nanos> = (0..TRIALS).filter_map(|_| cost_in_one_trial(&mut memory)).collect();
         trials.iter().copied().min().filter(|_| trials.len() >= TRIALS_LEAST)
     })
 }
@@ -260,7 +262,7 @@ const TRIALS_LEAST: usize = 3;
 /// Fewer faults are too few for a mean, for example with huge pages.
 const FAULTS_LEAST: u64 = 64;
 
-fn cost_in_one_trial() -> Option<Nanos> {
+fn cost_in_one_trial(all: &mut Vec<Vec<u8>>) -> Option<Nanos> {
     /// Large enough that the allocator maps it anew, and smaller than a huge page.
     const BYTES: usize = 1 << 20;
     const PAGE: usize = 4096;
@@ -271,6 +273,7 @@ fn cost_in_one_trial() -> Option<Nanos> {
     std::hint::black_box(&mut memory);
     let took_ns = began.elapsed().as_nanos() as u64;
     let faults = usage_of_this_thread().page_faults.saturating_sub(before);
+    all.push(memory);
     (faults >= FAULTS_LEAST).then(|| Nanos(took_ns / faults))
 }
 

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use whylate_core::figure::nanoseconds;
 use whylate_core::order::InOrder;
-use whylate_core::plan::{Plan, ProbePlan, SeriesStatistic};
+use whylate_core::plan::{Plan, SeriesStatistic};
 use whylate_core::quantity::CORRECTED;
 use whylate_core::result::{
     COMPARE_FORMAT, CauseDifference, CauseKind, CellResult, CompareOutcome, CompareResult, CompareSide,
@@ -587,10 +587,7 @@ fn causes(baseline: &ComparedSide, side: &ComparedSide) -> Vec<CauseDifference> 
     let both = || [baseline, side].into_iter().flat_map(cells);
     let by_ledger = both().all(is_known) && both().any(|(_, cell)| !cell.ledger.is_empty());
     // The ledger of a watch leaves out the threads' own work.
-    let has_deadline = |run: &RunResult| {
-        run.plan.is_watch()
-            && run.plan.probe.iter().any(|it| matches!(it, ProbePlan::Task(task) if task.deadline.is_some()))
-    };
+    let has_deadline = |run: &RunResult| run.plan.is_watch() && run.plan.deadline().is_some();
     let are_watches = !of_one_run && [baseline, side].iter().flat_map(|it| it.runs()).all(has_deadline);
     let basis = |name: &str| {
         let late = both().flat_map(|(_, cell)| &cell.probes).flat_map(|probe| &probe.late_responses);

@@ -1,6 +1,6 @@
 //! What a plan asks: the statistic that decides, the order of the slots, and the questions with their contrasts.
 
-use super::{CellPlan, Chain, ChainPlan, Judged, ProbeFacts, ProbePlan, TaskPlan};
+use super::{CellPlan, Chain, ChainPlan, Judged, Per, ProbeFacts, ProbePlan, TaskPlan};
 use crate::order::InOrder;
 use crate::plan::Plan;
 use crate::units::{Nanos, as_text};
@@ -250,6 +250,11 @@ impl Plan {
     /// Whether it watches tasks and measures nothing itself.
     pub fn is_watch(&self) -> bool {
         self.probe.iter().all(|probe| matches!(probe, ProbePlan::Task(_)))
+    }
+
+    /// Whether each wake-up of its watched tasks begins a response.
+    pub fn is_per_wakeup(&self) -> bool {
+        self.tasks().any(|task| task.per == Some(Per::Wakeup))
     }
 
     /// The statistic that decides: the plan's, or that of the first probe that a limit judges (or the first probe):

@@ -222,25 +222,24 @@ fn hottest<'a>(
         true => more_ns(it) as f64 >= most_ns as f64 * LONGER_LEAST,
         false => it.ns as f64 >= *ns as f64 * NAMED_LEAST,
     };
-    let most: Vec<_> = functions.iter().filter(|(_, it)| has_most(it)).collect();
+    let most: Vec<(&Frame, Weights)> =
+        functions.iter().filter(|(_, it)| has_most(it)).map(|(frame, it)| (*frame, *it)).collect();
     let is_called_by = |callee: &Frame, caller: &Frame| {
         let orders = stacks.iter().filter_map(|stack| order(stack, callee, caller));
         orders.map(|order| order as i32).sum::<i32>() < 0
     };
+    let fewest = |(_, it): &(&Frame, Weights)| (it.all, Reverse(it.own));
     // Stacks may lack callers, so that a function is in more samples than the one that called it.
     let calls_none =
-        |(frame, _): &&(&&Frame, &Weights)| !most.iter().any(|(other, _)| is_called_by(other, frame));
-    let first = |it: (&Frame, Weights)| (it.1.all, Reverse(it.1.own));
-    let all = || most.iter().map(|(frame, it)| (**frame, **it));
-    let innermost =
-        most.iter().filter(calls_none).map(|(frame, it)| (**frame, **it)).min_by_key(|it| first(*it))?;
+        |(frame, _): &(&Frame, Weights)| !most.iter().any(|(other, _)| is_called_by(other, frame));
+    let innermost = most.iter().copied().filter(calls_none).min_by_key(fewest)?;
     // A function that every activation calls says less than its caller that only these have.
     let is_new = |it: &Weights| it.ordinary_ns.unwrap_or_default() as f64 <= it.ns as f64 * NEW_MOST;
     if !is_compared || is_new(&innermost.1) {
         return Some(innermost);
     }
-    let new = all().filter(|(frame, it)| is_new(it) && is_called_by(innermost.0, frame));
-    Some(new.min_by_key(|it| first(*it)).unwrap_or(innermost))
+    let new = most.iter().copied().filter(|(frame, it)| is_new(it) && is_called_by(innermost.0, frame));
+    Some(new.min_by_key(fewest).unwrap_or(innermost))
 }
 
 /// Where a function is in a stack, from the innermost one on.

@@ -6,7 +6,7 @@ use crate::words::counted;
 use crate::worst::{self, CellSeries, LateBy};
 use whylate_core::figure::{between, nanoseconds, nanoseconds_apart, nanoseconds_f64, share};
 use whylate_core::order::InOrder;
-use whylate_core::plan::{Per, ProbePlan, Samples, Statistic};
+use whylate_core::plan::{ProbePlan, Samples, Statistic};
 use whylate_core::quantity::{DOUBT_MAX_NS, OVERRUNS, TASK, THROTTLED, UNSEEN_MAX_NS};
 use whylate_core::result::{
     Cause, CauseClass, CauseKind, CellResult, Comparison, CpuResult, LateKind, LateTime, NoiseFloor, Outcome,
@@ -202,9 +202,7 @@ pub(super) fn how_bad(run: &RunResult, cells: &[CellSeries<'_>]) -> Option<Strin
     };
     let late = if worst.samples() == Some(Samples::Lateness) { " late" } else { "" };
     let possible = possible(cells).unwrap_or_default();
-    let is_per_wakeup =
-        |probe: &ProbePlan| matches!(probe, ProbePlan::Task(task) if task.per == Some(Per::Wakeup));
-    let ends = match waits_unseen(cells) && run.plan.probe.iter().any(is_per_wakeup) {
+    let ends = match waits_unseen(cells) && run.plan.is_per_wakeup() {
         true => " Each sleep ends a response here: waits for locks and disks are not part of it.",
         false => "",
     };

@@ -81,7 +81,6 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
     let mut p_values: Vec<f64> = drafts.iter().map(|draft| draft.contrast.comparison.p_value).collect();
     correction(&mut p_values);
     for (draft, p_value) in drafts.iter_mut().zip(p_values) {
-        let above = draft.contrast.above_histogram;
         // Differences of values have no share that does not matter.
         let margin = if draft.contrast.comparison.ratio.is_some() { margin.ln_1p() } else { 0.0 };
         let comparison = &mut draft.contrast.comparison;
@@ -91,16 +90,6 @@ fn decide(drafts: &mut [Draft], correction: fn(&mut [f64]), margin: f64) {
             true => outcome(p_value, draft.effect, draft.interval, margin),
             false => Outcome::CannotTell,
         };
-        // Values that are larger than they are known to be make only one outcome surer.
-        let is_sure = match comparison.outcome {
-            Outcome::Worse => above[0] == 0,
-            Outcome::Better => above[1] == 0,
-            Outcome::Equivalent => above == [0, 0],
-            Outcome::CannotTell => true,
-        };
-        if !is_sure {
-            comparison.outcome = Outcome::CannotTell;
-        }
     }
 }
 
@@ -126,10 +115,18 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
     };
     let is_log = first.iter().chain(&second).chain(counts).all(|value| *value > 0.0);
     let found = effect_of(&first, &second, &history, is_log);
-    let ratio = is_log.then(|| found.as_ref().map_or(after / before, |it| it.effect.exp()));
+    let above = [question.baseline.1, question.side.1]
+        .map(|runs| runs.iter().filter(|run| run.above(key).is_some()).count() as u32);
+    let is_one_sided = (above[0] == 0) != (above[1] == 0);
+    let is_open = above.iter().all(|above| *above > 0);
+    let is_decidable = found.is_some();
+    let (effect, p_value, (low, high)) =
+        found.map_or((0.0, 1.0, (None, None)), |it| (it.effect, it.p_value, it.interval_95));
+    // Values that are larger than they are known to be leave one end open, and may turn one direction round.
+    let interval = (low.filter(|_| above[0] == 0), high.filter(|_| above[1] == 0));
+    let is_less_sure = is_open || (effect < 0.0 && above[1] > 0) || (effect > 0.0 && above[0] > 0);
+    let ratio = is_log.then(|| if is_decidable { effect.exp() } else { after / before });
     let end = |end: Option<f64>| end.filter(|_| is_log).map(f64::exp);
-    let (low, high) =
-        found.as_ref().map_or((None, None), |it| (end(it.interval_95.0), end(it.interval_95.1)));
     let comparison = Comparison {
         baseline: question.baseline.0.to_owned(),
         cell: question.side.0.to_owned(),
@@ -142,39 +139,19 @@ fn draft(question: &Question<'_>, key: &ValueKey) -> Option<Draft> {
         baseline_value: before,
         cell_value: after,
         unit: key.statistic.unit().to_owned(),
-        ratio,
+        ratio: ratio.filter(|_| !is_open),
         ratio_of: None,
-        ratio_low: low,
-        ratio_high: high,
+        ratio_low: end(interval.0),
+        ratio_high: end(interval.1),
         outcome: Outcome::CannotTell,
-        p_value: found.as_ref().map_or(1.0, |it| it.p_value),
+        p_value: if is_less_sure { 1.0 } else { p_value },
         repeats: first.len().min(second.len()) as u32,
         more_repeats: None,
-        refused: None,
+        refused: missing(question, key, is_one_sided).or_else(|| other_limits(question, key)),
     };
-    let above = [question.baseline.1, question.side.1]
-        .map(|runs| runs.iter().filter(|run| run.above(key).is_some()).count() as u32);
-    let is_one_sided = (above[0] == 0) != (above[1] == 0);
-    let refused = missing(question, key, is_one_sided).or_else(|| other_limits(question, key));
-    // The ratio is then only known to be at least, or at most, this.
-    let is_open = above.iter().all(|above| *above > 0);
-    // Values that are larger than they are known to be may turn this direction round.
-    let effect = found.as_ref().map_or(0.0, |it| it.effect);
-    let is_less_sure = (effect < 0.0 && above[1] > 0) || (effect > 0.0 && above[0] > 0);
-    let comparison = Comparison {
-        refused,
-        ratio: comparison.ratio.filter(|_| !is_open),
-        p_value: if is_open || is_less_sure { 1.0 } else { comparison.p_value },
-        ratio_high: comparison.ratio_high.filter(|_| above[1] == 0),
-        ratio_low: comparison.ratio_low.filter(|_| above[0] == 0),
-        ..comparison
-    };
-    let is_decidable = found.is_some();
-    let (effect, interval) = found.map_or((0.0, (None, None)), |it| (it.effect, it.interval_95));
-    let comparison = comparison.explained();
     let contrast = RunContrast {
         of_cell: key.cell.clone(),
-        comparison,
+        comparison: comparison.explained(),
         values: [first, second],
         above_histogram: above,
     };

@@ -105,10 +105,7 @@ impl RunValues {
 
     /// The value of a cell for a statistic; for a probe with several series, the largest one.
     pub fn of_statistic(&self, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
-        let is_it = |key: &ValueKey| {
-            key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
-        };
-        self.known.iter().filter(|(key, _)| is_it(key)).map(|(_, value)| *value).max_by(f64::total_cmp)
+        largest(&self.known, cell, statistic)
     }
 
     /// One value.
@@ -118,10 +115,7 @@ impl RunValues {
 
     /// As [`Self::of_statistic`], of a value that is only known to be above the end of a tool's histogram: this end.
     pub fn statistic_above(&self, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
-        let is_it = |key: &ValueKey| {
-            key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
-        };
-        self.above.iter().filter(|(key, _)| is_it(key)).map(|(_, least)| *least).max_by(f64::total_cmp)
+        largest(&self.above, cell, statistic)
     }
 
     /// The least value that is possible, if it is only known to be above the end of a tool's histogram.
@@ -132,6 +126,13 @@ impl RunValues {
     pub(super) fn keys(&self) -> impl Iterator<Item = &ValueKey> {
         self.known.keys().chain(self.above.keys())
     }
+}
+
+fn largest(all: &BTreeMap<ValueKey, f64>, cell: &str, statistic: &SeriesStatistic) -> Option<f64> {
+    let is_it = |key: &ValueKey| {
+        key.cell == cell && key.statistic == statistic.statistic && statistic.is_of(&key.series)
+    };
+    all.iter().filter(|(key, _)| is_it(key)).map(|(_, value)| *value).max_by(f64::total_cmp)
 }
 
 /// What a file says of a statistic of one CPU.
